@@ -1,0 +1,60 @@
+# `make help` lists what there is. Every target sets up first, which takes no time when nothing has changed.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: help setup test lint format demo fuzz bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: $(VENV)/.packages.stamp $(VENV)/.jars.stamp ## virtualenv, packages, Java, Delta's jars
+	@# Java and the jars lie outside the virtualenv and may go without it noticing: both looks are quick.
+	@deploy/setup.sh java $(VENV)
+	@$(BIN)/python -m velo_dagster.engine.jars >/dev/null
+
+$(BIN)/python:
+	@deploy/setup.sh python $(VENV)
+
+$(VENV)/.packages.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing packages into $(VENV) (once, some 600 MB)." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+$(VENV)/.jars.stamp: $(VENV)/.packages.stamp
+	@deploy/setup.sh java $(VENV)
+	@echo "Fetching Delta's jars into your cache, unless they are there." >&2
+	@$(BIN)/python -m velo_dagster.engine.jars >/dev/null
+	@touch $@
+
+test: setup ## all tests; PYTEST_ARGS='-k name' for some
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lint: setup ## style, types and import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+
+format: setup ## put the code into the project's style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+demo: setup ## the project in definitions/: bulk load, increments, a join, a file that turns up late
+	@$(BIN)/python definitions/demo.py
+
+fuzz: setup ## random histories against a full reload, longer than in the tests; prints its seeds
+	@$(BIN)/python -m pytest -q -m fuzz $(PYTEST_ARGS)
+
+bench: setup ## every benchmark; each prints ratios to a peer measured in the same run
+	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python "$$script"; done
+
+clean: ## remove what was built here, the virtualenv included
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis .velo
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,157 @@
+"""A bulk load against a hand-written PySpark script that writes the same Delta table with an explicit schema.
+
+    python benchmarks/bulk_load.py [--rows 5000000] [--repeat 3] [--formats csv,jsonl,parquet]
+
+Both sides run in a fresh process each, with a warm session: the time is that of the load, not of the JVM's start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+sys.path.insert(0, str(Path(__file__).parent))
+from side_by_side import compare, run  # noqa: E402
+
+SCHEMA = "id BIGINT, account STRING, amount DECIMAL(18,2), status STRING, category STRING, at TIMESTAMP"
+LIMITS = {"csv": 1.0, "jsonl": 1.0, "parquet": 1.15}
+
+
+def table(start: int, rows: int) -> pa.Table:
+    """Rows of cases.md, with a time."""
+    numbers = np.arange(start, start + rows)
+    cents = (137 * numbers + 50000) % 1_000_000
+    words = np.array(["active", "pending", "completed", "cancelled"])
+    return pa.table(
+        {
+            "id": numbers,
+            "account": pa.array(np.char.add("ACC", (numbers % 1000).astype(str))),
+            "amount": pa.array([f"{c // 100}.{c % 100:02}" for c in cents.tolist()]).cast(pa.decimal128(18, 2)),
+            "status": pa.array(words[numbers % 4]),
+            "category": pa.array(np.char.add("CAT_", (numbers % 10).astype(str))),
+            "at": pa.array(1_750_000_000_000_000 + numbers * 1_000_000).cast(pa.timestamp("us")),
+        }
+    )
+
+
+def generate(folder: Path, kind: str, rows: int, step: int = 250_000) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "parquet":
+        with pa.parquet.ParquetWriter(folder / "rows.parquet", table(0, 1).schema) as writer:
+            for start in range(0, rows, step):
+                writer.write_table(table(start, min(step, rows - start)))
+        return
+    with (folder / f"rows.{kind}").open("wb") as file:
+        if kind == "csv":
+            file.write(b"id,account,amount,status,category,at\n")
+        for start in range(0, rows, step):
+            batch = table(start, min(step, rows - start))
+            at = pa.compute.strftime(batch["at"], format="%Y-%m-%dT%H:%M:%S")
+            batch = batch.set_column(5, "at", pa.compute.utf8_slice_codeunits(at, 0, 19))
+            if kind == "csv":
+                options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
+                pa.csv.write_csv(batch, file, options)
+            else:
+                file.write(json_lines(batch))
+
+
+def json_lines(batch: pa.Table) -> bytes:
+    columns = [column.to_pylist() for column in batch.columns]
+    line = '{{"id":{},"account":"{}","amount":{},"status":"{}","category":"{}","at":"{}"}}\n'
+    return "".join(line.format(*row) for row in zip(*columns, strict=True)).encode()
+
+
+def ours(kind: str, data: Path, target: Path) -> float:
+    from velo_dagster.engine.load import Loader
+    from velo_dagster.engine.session import EmbeddedEngine
+    from velo_dagster.engine.source_load import LoadOptions
+    from velo_dagster.plan.project import load_project
+    from velo_dagster.store.table import Warehouse
+
+    project_folder = Path(tempfile.mkdtemp())
+    (project_folder / "t.sql").write_text(f"CREATE TABLE t AS SELECT * FROM file://{data}/rows.{kind};")
+    (project_folder / "warm.sql").write_text(f"CREATE TABLE warm AS SELECT * FROM file://{data}-small/rows.{kind};")
+    project = load_project(project_folder)
+    loader = Loader(project, Warehouse(str(target)), EmbeddedEngine())
+    seconds = 0.0
+    for plan in sorted(project.tables, key=lambda plan: plan.name == "t"):
+        started = time.monotonic()
+        report = loader.load(plan, LoadOptions())
+        seconds = time.monotonic() - started
+        if report.error:
+            raise report.error
+    return seconds
+
+
+def peer(kind: str, data: Path, target: Path) -> float:
+    from pyspark.sql import SparkSession
+
+    from velo_dagster.engine.jars import delta_jars
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, delta_jars())))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    seconds = 0.0
+    for folder, name in ((f"{data}-small", "warm"), (str(data), "t")):
+        started = time.monotonic()
+        reader = spark.read.schema(SCHEMA)
+        frame = {
+            "csv": lambda: reader.option("header", True).csv(folder),
+            "jsonl": lambda: reader.json(folder),
+            "parquet": lambda: reader.parquet(folder),
+        }[kind]()
+        frame.write.format("delta").save(f"{target}/{name}")
+        seconds = time.monotonic() - started
+    return seconds
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--rows", type=int, default=5_000_000)
+    options.add_argument("--repeat", type=int, default=3)
+    options.add_argument("--formats", default="csv,jsonl,parquet")
+    options.add_argument("--side", nargs=4)
+    given = options.parse_args()
+    if given.side:
+        side, kind, data, target = given.side
+        seconds = {"ours": ours, "peer": peer}[side](kind, Path(data), Path(target))
+        print(json.dumps({"seconds": seconds}))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in given.formats.split(","):
+            data = Path(folder, kind)
+            generate(data, kind, given.rows)
+            generate(Path(f"{data}-small"), kind, 1000)
+            sides: dict[str, list] = {"ours": [], "peer": []}
+            for _ in range(given.repeat):
+                for side, figures in sides.items():
+                    target = Path(folder, "target")
+                    figures.append(run(__file__, "--side", side, kind, str(data), str(target)))
+                    shutil.rmtree(target)
+            what = f"bulk load of {given.rows:,} rows of {kind}"
+            compare(what, sides["ours"], sides["peer"], at_most=LIMITS[kind])
+            rate = given.rows / sorted(one.seconds for one in sides["ours"])[given.repeat // 2]
+            print(f"  {rate:,.0f} rows/s", flush=True)
+            shutil.rmtree(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A small real project: `make demo` runs it."""

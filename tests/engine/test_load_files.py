@@ -1,0 +1,212 @@
+"""Loads over changing files: after every step the table is what one full load would give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+
+from tests.harness import Play
+from velo_dagster.engine.report import Outcome
+
+ORDERS = """
+CREATE TABLE orders AS SELECT * FROM file://data/orders*.csv;
+CREATE TABLE latest AS SELECT id PRIMARY KEY, amount FROM file://data/orders*.csv;
+CREATE TABLE totals AS SELECT id, COUNT(*) AS n, SUM(amount) AS amount FROM file://data/orders*.csv GROUP BY id;
+CREATE TABLE big AS SELECT id, amount FROM orders WHERE amount > 10;
+"""
+QUERIES = {
+    "orders": "SELECT id, amount FROM {input}",
+    "latest": "SELECT id, arg_max(amount, (filename, n)) AS amount FROM {input} GROUP BY id",
+    "totals": "SELECT id, COUNT(*) AS n, SUM(amount) AS amount FROM {input} GROUP BY id",
+    "big": "SELECT id, amount FROM {input} WHERE amount > 10",
+}
+INPUT = """(SELECT *, row_number() OVER (PARTITION BY filename) AS n FROM
+    read_csv('{data}/data/orders*.csv', filename = true, columns = {'id': 'BIGINT', 'amount': 'DECIMAL(18,2)'}))"""
+
+
+def check(play: Play) -> None:
+    for name, query in QUERIES.items():
+        assert play.rows(name) == play.duckdb(query.replace("{input}", INPUT)), name
+        upstream = ("orders",) if name == "big" else ()
+        assert play.rows(name) == play.reloaded(name, *upstream), name
+
+
+@pytest.fixture
+def orders(play: Play) -> Play:
+    play.write("tables.sql", ORDERS)
+    play.write("data/orders-1.csv", "id,amount\n1,10.50\n2,20.00\n1,11.25\n")
+    reports = play.loaded()
+    assert {name: report.outcome for name, report in reports.items()} == dict.fromkeys(QUERIES, Outcome.BULK)
+    check(play)
+    return play
+
+
+def test_second_load_without_new_rows_changes_nothing(orders: Play):
+    reports = orders.loaded()
+    assert {report.outcome for report in reports.values()} == {Outcome.UNCHANGED}
+
+
+def test_appended_lines_are_the_only_ones_read(orders: Play):
+    orders.append("data/orders-1.csv", "3,30.00\n2,5.00\n")
+    reports = orders.loaded()
+    assert reports["orders"].rows_read == 2
+    assert reports["orders"].method == "append"
+    assert reports["latest"].rows_changed == 2
+    check(orders)
+
+
+def test_new_files_whatever_their_name(orders: Play):
+    orders.write("data/orders-0.csv", "amount,id\n99.00,1\n98.00,7\n")
+    orders.loaded()
+    check(orders)
+    assert orders.rows("latest")[(Decimal("11.25"), 1)] == 1, "an earlier file name loses, however late it comes"
+    orders.write("data/orders-2.csv", "id,amount\n1,1.00\n")
+    orders.loaded()
+    check(orders)
+
+
+def test_rewritten_file_replaces_its_rows_and_an_earlier_row_comes_back(orders: Play):
+    orders.write("data/orders-2.csv", "id,amount\n1,77.00\n")
+    orders.loaded()
+    assert orders.rows("latest")[(Decimal(77), 1)] == 1
+    orders.write("data/orders-2.csv", "id,amount\n5,55.00\n")
+    orders.loaded()
+    check(orders)
+    assert orders.rows("latest")[(Decimal("11.25"), 1)] == 1
+
+
+def test_truncated_file(orders: Play):
+    orders.write("data/orders-1.csv", "id,amount\n1,10.50\n")
+    orders.loaded()
+    check(orders)
+
+
+def test_half_written_line_waits_for_its_end(orders: Play):
+    orders.append("data/orders-1.csv", "4,4")
+    assert orders.loaded()["orders"].outcome is Outcome.UNCHANGED
+    orders.append("data/orders-1.csv", "4.00\n")
+    orders.loaded()
+    check(orders)
+    assert orders.rows("orders")[(Decimal(44), 4)] == 1
+
+
+def test_duplicates_and_nulls(orders: Play):
+    orders.append("data/orders-1.csv", "1,10.50\n1,10.50\n,\n,3.00\n9,\n")
+    orders.loaded()
+    check(orders)
+
+
+def test_type_that_widens_is_as_if_all_had_come_at_once(orders: Play):
+    orders.append("data/orders-1.csv", "1,1.2345\n")
+    reports = orders.loaded()
+    assert "amount became DECIMAL(18,4)" in reports["orders"].reason.replace("DECIMAL(18, 4)", "DECIMAL(18,4)")
+    for name in QUERIES:
+        assert orders.rows(name) == orders.reloaded(name, *(("orders",) if name == "big" else ())), name
+    orders.append("data/orders-1.csv", "A7,1\n")
+    orders.load()
+    assert orders.rows("orders") == orders.reloaded("orders")
+    assert orders.table("orders").schema.field("id").type == "string"
+
+
+def test_new_column_is_added(orders: Play):
+    orders.write("data/orders-2.csv", "id,amount,note\n5,5.00,hello\n")
+    orders.loaded("orders")
+    assert orders.rows("orders") == orders.reloaded("orders")
+    assert orders.table("orders").column_names == ["id", "amount", "note"]
+
+
+def test_full_refresh_gives_the_same(orders: Play):
+    orders.append("data/orders-1.csv", "3,30.00\n")
+    orders.loaded(full_refresh=True)
+    check(orders)
+    orders.append("data/orders-1.csv", "4,40.00\n")
+    orders.loaded()
+    check(orders)
+
+
+def test_vanished_file_keeps_its_rows_until_a_full_refresh_accepts_the_loss(orders: Play):
+    orders.write("data/orders-2.csv", "id,amount\n5,5.00\n")
+    orders.loaded("orders")
+    before = orders.rows("orders")
+    (orders.folder / "data/orders-2.csv").unlink()
+    orders.loaded("orders")
+    assert orders.rows("orders") == before
+    refused = orders.load("orders", full_refresh=True)["orders"]
+    assert refused.outcome is Outcome.FAILED
+    assert "orders-2.csv" in str(refused.error) and "--accept-loss" in str(refused.error)
+    assert orders.rows("orders") == before
+    orders.loaded("orders", full_refresh=True, accept_loss=True)
+    assert (Decimal(5), Decimal(5)) not in orders.rows("orders")
+
+
+def test_changed_statement_starts_the_table_over(orders: Play):
+    orders.write("tables.sql", "CREATE TABLE orders AS SELECT id, amount * 2 AS twice FROM file://data/orders*.csv;")
+    reports = orders.loaded("orders")
+    assert "changed" in reports["orders"].reason
+    assert orders.rows("orders") == Counter({(1, Decimal(21)): 1, (2, Decimal(40)): 1, (1, Decimal("22.5")): 1})
+
+
+def test_missing_file_blocks_only_its_table(play: Play):
+    play.write("a.sql", "CREATE TABLE here AS SELECT * FROM file://here.jsonl;")
+    play.write("b.sql", "CREATE TABLE gone AS SELECT * FROM file://gone.jsonl; CREATE TABLE after AS SELECT * FROM gone;")
+    play.write("here.jsonl", '{"a": 1}\n')
+    reports = play.load()
+    assert {name: report.outcome for name, report in reports.items()} == {
+        "here": Outcome.BULK,
+        "gone": Outcome.BLOCKED,
+        "after": Outcome.BLOCKED,
+    }
+    assert "gone.jsonl' does not exist" in str(reports["gone"].error)
+    assert "'gone', which is not ready" in str(reports["after"].error)
+    play.write("gone.jsonl", '{"a": 1}\n')
+    play.loaded()
+    assert play.rows("after") == Counter({(1,): 1})
+
+
+def test_empty_source_is_no_rows_yet_and_comes_up_by_itself(play: Play):
+    play.write("a.sql", "CREATE TABLE a AS SELECT * FROM file://a.jsonl; CREATE TABLE n AS SELECT COUNT(*) c FROM file://a.jsonl;")
+    play.write("a.jsonl", "")
+    reports = play.loaded()
+    assert {report.outcome for report in reports.values()} == {Outcome.NO_ROWS}
+    assert not (play.folder / "warehouse/a").exists()
+    play.append("a.jsonl", '{"x": 1}\n')
+    play.loaded()
+    assert play.rows("a") == Counter({(1,): 1})
+    assert play.rows("n") == Counter({(1,): 1})
+
+
+def test_declared_columns_make_an_empty_table(play: Play):
+    play.write("a.sql", "CREATE TABLE a (x BIGINT, y DECIMAL(10,2)) AS SELECT * FROM file://a.jsonl;")
+    play.write("a.jsonl", "")
+    assert play.loaded()["a"].outcome is Outcome.BULK
+    assert play.table("a").column_names == ["x", "y"]
+    play.append("a.jsonl", '{"x": 1, "y": 2.5}\n')
+    play.loaded()
+    assert play.rows("a") == Counter({(1, Decimal("2.5")): 1})
+
+
+def test_where_applies_to_the_winner(play: Play):
+    play.write("a.sql", "CREATE TABLE open AS SELECT id PRIMARY KEY, state FROM file://a.jsonl WHERE state = 'open';")
+    play.write("a.jsonl", '{"id": 1, "state": "open"}\n{"id": 2, "state": "open"}\n')
+    play.loaded()
+    play.append("a.jsonl", '{"id": 1, "state": "closed"}\n')
+    play.loaded()
+    assert play.rows("open") == Counter({(2, "open"): 1}) == play.reloaded("open")
+    play.append("a.jsonl", '{"id": 1, "state": "open"}\n')
+    play.loaded()
+    assert play.rows("open") == Counter({(1, "open"): 1, (2, "open"): 1}) == play.reloaded("open")
+
+
+def test_bounded_bulk_is_not_ready_until_it_reached_its_first_end(play: Play):
+    play.write("a.sql", "CREATE TABLE a AS SELECT * FROM file://a.jsonl; CREATE TABLE b AS SELECT * FROM a;")
+    play.write("a.jsonl", "".join(f'{{"x": {n}}}\n' for n in range(5)))
+    first = play.load(max_records=2)
+    assert not first["a"].ready and first["a"].rows_changed == 2
+    assert first["b"].outcome is Outcome.BLOCKED
+    play.append("a.jsonl", '{"x": 5}\n')
+    assert not play.load(max_records=2)["a"].ready
+    assert play.load(max_records=2)["a"].ready
+    play.loaded()
+    assert play.rows("b") == play.rows("a") == play.reloaded("a")

@@ -1,0 +1,130 @@
+"""A run that is killed loses nothing and doubles nothing, wherever it was.
+
+Every crash point is visited twice: by a real SIGKILL of the CLI during an increment, and, cheaper, by an exception that
+nothing catches during a bulk load. After the next load every table equals one full load.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.harness import Play
+from velo_dagster import crash
+from velo_dagster.crash import POINTS
+
+STATEMENTS = """
+CREATE TABLE plain (id BIGINT, amount DECIMAL(18,2)) AS SELECT * FROM file://data/*.csv
+    WITH ('failure_strategy' = 'SendToDLQ');
+CREATE TABLE latest AS SELECT id PRIMARY KEY, amount FROM file://data/*.csv WITH ('failure_strategy' = 'LogAndContinue');
+CREATE TABLE totals AS SELECT id, SUM(amount) AS amount FROM plain GROUP BY id;
+CREATE TABLE joined AS SELECT p.id, p.amount, t.amount AS total FROM plain p JOIN totals t ON p.id = t.id;
+"""
+TABLES = ("plain", "latest", "totals", "joined")
+FILES = 350
+
+
+class Killed(BaseException):
+    """Not an Exception, so that no handler of ours mistakes it for an error to deal with."""
+
+
+def first_files(play: Play) -> None:
+    play.write("tables.sql", STATEMENTS)
+    for number in range(FILES):
+        play.write(f"data/{number:04}.csv", f"id,amount\n{number % 50},{number}.25\n{number % 7},1.00\n")
+    play.append("data/0003.csv", "three,3\n")
+
+
+def more(play: Play) -> None:
+    play.append("data/0001.csv", "1,100.00\n")
+    play.write("data/9999.csv", "id,amount\n1,9.00\nbad,1\n,2.00\n")
+
+
+def verify(play: Play) -> None:
+    play.loaded()
+    fresh = Play(play.folder, play.engine, "fresh")
+    fresh.loaded()
+    for table in TABLES:
+        assert play.rows(table) == fresh.rows(table), table
+    shown, expected = play.rejected("plain"), fresh.rejected("plain")
+    assert shown == expected and shown
+
+
+@contextmanager
+def killed_at(point: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def kill(pid: int, number: int) -> None:
+        raise Killed(point)
+
+    monkeypatch.setenv("VELO_CRASH_AT", point)
+    monkeypatch.setattr(crash.os, "kill", kill)
+    with pytest.raises(Killed):
+        yield
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_in_the_bulk_load(play: Play, monkeypatch: pytest.MonkeyPatch, point: str):
+    first_files(play)
+    with killed_at(point, monkeypatch):
+        play.load()
+    verify(play)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory, engine) -> Play:
+    play = Play(tmp_path_factory.mktemp("loaded"), engine)
+    first_files(play)
+    play.loaded()
+    return play
+
+
+@pytest.fixture
+def copy(loaded: Play, tmp_path) -> Play:
+    subprocess.run(["cp", "-a", f"{loaded.folder}/.", str(tmp_path)], check=True)
+    return Play(tmp_path, loaded.engine)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_sigkill_of_the_cli_in_an_increment(copy: Play, point: str):
+    more(copy)
+    done = copy.command("load", ".", "--warehouse", "warehouse", environment={"VELO_CRASH_AT": point})
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    verify(copy)
+
+
+def test_sigkill_at_random_times(copy: Play):
+    seed = int(os.environ.get("VELO_SEED", random.randrange(10**6)))
+    print(f"VELO_SEED={seed}")
+    chance = random.Random(seed)
+    for _ in range(int(os.environ.get("VELO_KILLS", "2"))):
+        more(copy)
+        command = [sys.executable, "-m", "velo_dagster.cli", "load", ".", "--warehouse", "warehouse"]
+        process = subprocess.Popen(command, cwd=copy.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + chance.uniform(3, 40)
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    verify(copy)
+
+
+def test_two_commands_at_once(copy: Play):
+    """Both end well; what they leave is what one would have left."""
+    more(copy)
+    command = [sys.executable, "-m", "velo_dagster.cli", "load", ".", "--warehouse", "warehouse"]
+    runs = [
+        subprocess.Popen(command, cwd=copy.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for run in runs:
+        out, err = run.communicate(timeout=300)
+        assert run.returncode == 0, out + err
+    verify(copy)

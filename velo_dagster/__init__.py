@@ -1,0 +1,1 @@
+"""Plain SQL over live sources as exact, self-updating tables inside Dagster."""

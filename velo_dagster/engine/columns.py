@@ -1,0 +1,92 @@
+"""Declared columns and keys of a result: types are held exactly, keys are unique, or the load fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velo_dagster.engine.errors import DuplicateKey, InexactCast
+from velo_dagster.plan.project import TablePlan
+from velo_dagster.sql.statements import Column, CreateTableAs
+from velo_dagster.store.table import HIDDEN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+EXAMPLES = 3
+
+
+def declared(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
+    """The frame with the columns that the statement declares cast to their types, without rounding.
+
+    Declared names match by name; if none of them is in the result, by place, and then they also rename.
+    """
+    if not statement.columns:
+        return frame
+    shown = [name for name in frame.columns if not name.startswith(HIDDEN)]
+    lower = {name.lower(): name for name in shown}
+    named = {lower[column.name.lower()]: column for column in statement.columns if column.name.lower() in lower}
+    if len(named) < len(statement.columns):
+        if named or len(shown) != len(statement.columns):
+            raise _mismatch(statement, shown)
+        named = dict(zip(shown, statement.columns, strict=True))
+    return frame.select(
+        *[_exactly(frame, name, named[name]) if name in named else frame[name] for name in frame.columns]
+    )
+
+
+def _mismatch(statement: CreateTableAs, shown: list[str]) -> InexactCast:
+    names = ", ".join(column.name for column in statement.columns)
+    return InexactCast(
+        f"Table '{statement.name}' declares the columns {names}, but its SELECT gives {', '.join(shown)}.",
+        where=statement.columns[0].span,
+        steps=["Declare the columns that the SELECT gives, or give its items those names with AS."],
+    )
+
+
+def _exactly(frame: DataFrame, name: str, column: Column) -> SparkColumn:
+    """The column in its declared type; a value that the type does not hold is an error, never a rounded value."""
+    from pyspark.sql import functions as f
+
+    given = frame.schema[name].dataType
+    target = _bare_decimal(given) if column.type.upper() == "DECIMAL" else column.type
+    value = frame[name]
+    if given.simpleString() == target.lower().replace(", ", ","):
+        return value.alias(column.name)
+    cast = value.cast(target)
+    exact = cast.cast(_comparable(given)).eqNullSafe(value.cast(_comparable(given)))
+    problem = f.concat(f.lit(f"column {column.name} {column.type} does not hold the value "), value.cast("string"))
+    return f.when(exact, cast).otherwise(f.raise_error(problem).cast(target)).alias(column.name)
+
+
+def _bare_decimal(given: DataType) -> str:
+    """DECIMAL without digits keeps all digits there are."""
+    from pyspark.sql.types import ByteType, DecimalType, IntegerType, LongType, ShortType
+
+    if isinstance(given, DecimalType):
+        return given.simpleString()
+    return "decimal(18,0)" if isinstance(given, ByteType | ShortType | IntegerType | LongType) else "decimal(38,18)"
+
+
+def _comparable(given: DataType) -> str:
+    """The type in which a value and its cast are compared: its own, but for text, whose spelling is not compared."""
+    from pyspark.sql.types import StringType
+
+    return "decimal(38,18)" if isinstance(given, StringType) else given.simpleString()
+
+
+def check_unique(rows: DataFrame, plan: TablePlan) -> None:
+    """A key that several rows share fails the load, naming some of them."""
+    keys = plan.refresh.keys
+    if not keys:
+        return
+    from pyspark.sql import functions as f
+
+    doubled = rows.groupBy(*keys).agg(f.count(f.lit(1)).alias("_velo_count")).where("_velo_count > 1")
+    found = doubled.orderBy(*keys).limit(EXAMPLES).collect()
+    if found:
+        examples = [
+            ", ".join(f"{key}={row[key]!r}" for key in keys) + f" has {row['_velo_count']} rows" for row in found
+        ]
+        raise DuplicateKey(plan.name, keys, examples, plan.statement.span)

@@ -1,0 +1,64 @@
+"""What can go wrong in a load itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from velo_dagster.errors import Span, Terminal, Transient, VeloError
+
+
+class WouldLose(Terminal, VeloError):
+    """A table must be loaded anew, but its source no longer has all that was delivered."""
+
+    code = "L401"
+
+    def __init__(self, table: str, source: str, reason: str, lost: Sequence[str]) -> None:
+        shown = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
+        super().__init__(
+            f"Table '{table}' must be loaded anew ({reason}), but {source} no longer has all that was loaded. "
+            f"These rows would go: {shown}. Nothing was changed.",
+            steps=[
+                "Put the missing data back, then load again.",
+                f"Or give those rows up: velo-dagster load --select {table} --full-refresh --accept-loss",
+            ],
+        )
+
+
+class NotReady(Transient, VeloError):
+    """A table that this one reads has not been loaded to its end yet."""
+
+    code = "L402"
+
+    def __init__(self, table: str, needs: str, why: str, where: Span | None) -> None:
+        self.table, self.needs = table, needs
+        super().__init__(
+            f"Table '{table}' needs table '{needs}', which is not ready: {why}.",
+            where=where,
+            steps=[f"Load it first: velo-dagster load --select {needs}"],
+        )
+
+
+class DuplicateKey(Terminal, VeloError):
+    """A PRIMARY KEY that several rows of the result share, where nothing says which of them wins."""
+
+    code = "L403"
+
+    def __init__(self, table: str, keys: Sequence[str], examples: Sequence[str], where: Span) -> None:
+        super().__init__(
+            f"PRIMARY KEY ({', '.join(keys)}) of table '{table}' is not unique: {'; '.join(examples)}. "
+            "The table is as it was.",
+            where=where,
+            steps=["Aggregate to one row per key, make the join match one row, or choose other key columns."],
+        )
+
+
+class InexactCast(Terminal, VeloError):
+    """A declared column whose type does not hold a value of the SELECT."""
+
+    code = "L404"
+
+
+class StatementFailed(Terminal, VeloError):
+    """Spark refused or could not finish the SELECT."""
+
+    code = "L405"

@@ -1,0 +1,240 @@
+"""One load of one table, always the same steps.
+
+1. Read the table's committed load number and positions.
+2. Bring the landings of its sources up to date; ask every input for its end. Nothing new: done, no commit.
+3. Compute the table's changes with the planned refresh method.
+4. Commit data, positions, schema and provenance at once.
+5. Report.
+
+A table that reads one source row by row without a key needs no history, so it is loaded from the source itself, in the
+way that landings are.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from velo_dagster.crash import crash_point
+from velo_dagster.engine.columns import declared
+from velo_dagster.engine.errors import NotReady
+from velo_dagster.engine.failures import as_velo_error
+from velo_dagster.engine.inputs import TableInput
+from velo_dagster.engine.maintenance import maintain
+from velo_dagster.engine.refresh.append import append
+from velo_dagster.engine.refresh.full import full
+from velo_dagster.engine.refresh.merge import merge
+from velo_dagster.engine.refresh.rows import mapped
+from velo_dagster.engine.refresh.work import Work, Write
+from velo_dagster.engine.report import LoadReport, Outcome
+from velo_dagster.engine.session import Engine, Session
+from velo_dagster.engine.source_load import LoadOptions, SourceLoad, SourceOutcome
+from velo_dagster.errors import Transient, VeloError
+from velo_dagster.plan.project import PlannedInput, Project, TablePlan
+from velo_dagster.sources.contract import Source
+from velo_dagster.sources.registry import open_source
+from velo_dagster.store.record import Record
+from velo_dagster.store.table import Overtaken, Table, Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OpenSource = Callable[[Project, PlannedInput, Mapping[str, str]], Source]
+
+
+@dataclass
+class Loader:
+    """Loads tables of a project into a warehouse. `say` gets a line for whatever a user may want to follow."""
+
+    project: Project
+    warehouse: Warehouse
+    engine: Engine
+    say: Callable[[str], None] = lambda message: None
+
+    def load_all(
+        self, tables: Iterable[TablePlan], options: LoadOptions, done: Callable[[LoadReport], None]
+    ) -> list[LoadReport]:
+        """Load tables in the order given, which must be that of their dependencies; one that fails stops no other."""
+        reports = []
+        for plan in tables:
+            reports.append(self.load(plan, options))
+            done(reports[-1])
+        return reports
+
+    def load(self, plan: TablePlan, options: LoadOptions) -> LoadReport:
+        started = time.monotonic()
+        with Session(self.engine) as session:
+            try:
+                report = _TableLoad(self, plan, session, options).run()
+            except VeloError as error:
+                outcome = Outcome.BLOCKED if isinstance(error, Transient) else Outcome.FAILED
+                report = LoadReport(plan.name, outcome, error=error, ready=False)
+            except Exception as error:
+                report = LoadReport(plan.name, Outcome.FAILED, error=as_velo_error(error, plan), ready=False)
+        return replace(report, seconds=time.monotonic() - started)
+
+
+@dataclass
+class _TableLoad:
+    loader: Loader
+    plan: TablePlan
+    session: Session
+    options: LoadOptions
+    notes: list[str] = field(default_factory=list)
+    rows_read: int = 0
+
+    def run(self) -> LoadReport:
+        if self._reads_source_directly():
+            report = self._report_source(self._source_load(self._target(), self.plan.inputs[0], None).run(*self._how()))
+        else:
+            report = self._through_tables()
+        if report.version is not None:
+            maintain(self._target(), report.load, self.session)
+        return replace(report, notes=(*report.notes, *self.notes))
+
+    def _reads_source_directly(self) -> bool:
+        inputs = self.plan.inputs
+        return self.plan.refresh.method == "append" and len(inputs) == 1 and inputs[0].kind == "source"
+
+    def _how(self) -> tuple[Session, LoadOptions]:
+        return self.session, self.options
+
+    def _target(self) -> Table:
+        return self.loader.warehouse.table(self.plan.name)
+
+    def _note(self, message: str) -> None:
+        self.notes.append(message)
+        self.loader.say(f"{self.plan.name}: {message}")
+
+    def _source_load(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceLoad:
+        """The load of one source, into the table itself or into a landing of it."""
+        statement = self.plan.statement
+        source = open_source(planned, self.loader.project.root, declared_types(self.plan, planned))
+
+        def select(spark: SparkSession, rows: DataFrame) -> DataFrame:
+            return rows if landing is not None else declared(mapped(spark, statement, rows), statement)
+
+        return SourceLoad(
+            target=target,
+            rejected=self.loader.warehouse.rejected(self.plan.name),
+            source=source,
+            fingerprint=self.plan.fingerprint if landing is None else planned.fingerprint,
+            mapped=select,
+            system_columns=planned.system_columns,
+            keep_rejected=source.keeps_bad_rows,
+            commit_point="commit" if landing is None else "landing-commit",
+            note=self._note,
+        )
+
+    def _report_source(self, result: SourceOutcome) -> LoadReport:
+        self.notes.extend(result.notes)
+        if result.record is None or result.outcome in (Outcome.NO_ROWS, Outcome.UNCHANGED):
+            ready = result.record is not None and result.record.ready
+            return LoadReport(self.plan.name, result.outcome, ready=ready)
+        return _report(self.plan, result.outcome, result.record, result.rows_read)
+
+    def _through_tables(self) -> LoadReport:
+        target = self._target()
+        while True:
+            record = None if self.options.full_refresh else target.record()
+            positions = record.positions if record is not None else {}
+            inputs = [self._input(number, planned, positions) for number, planned in enumerate(self.plan.inputs)]
+            missing = [planned for planned, one in zip(self.plan.inputs, inputs, strict=True) if one is None]
+            if missing:
+                self._note(f"no rows yet in {', '.join(planned.label for planned in missing)}")
+                return LoadReport(self.plan.name, Outcome.NO_ROWS, ready=False)
+            present = [one for one in inputs if one is not None]
+            restart = self._restart(record)
+            if not restart and all(one.unchanged for one in present):
+                return LoadReport(self.plan.name, Outcome.UNCHANGED)
+            try:
+                return self._refresh(target, record, present, restart)
+            except Overtaken as overtaken:
+                self._note(f"{overtaken.what} Loading what is still new.")
+                self.options = replace(self.options, full_refresh=False)
+
+    def _restart(self, record: Record | None) -> str:
+        if self.options.full_refresh:
+            return "full refresh"
+        if record is None:
+            return "first load"
+        return "" if record.fingerprint == self.plan.fingerprint else "the statement changed"
+
+    def _input(self, number: int, planned: PlannedInput, positions: Mapping[str, Mapping]) -> TableInput | None:
+        """The input at its end: a table as it is, a source through its landing; None while it has no rows."""
+        if planned.kind == "source":
+            table = self.loader.warehouse.landing(self.plan.name, number)
+            result = self._source_load(table, planned, number).run(*self._how())
+            self.rows_read += result.rows_read
+            self.notes.extend(result.notes)
+            record = result.record
+            if record is None:
+                return None
+        else:
+            assert planned.table is not None
+            table = self.loader.warehouse.table(planned.table)
+            record = table.record()
+            if record is None or not record.ready:
+                why = "it was never loaded" if record is None else "its first load is not complete"
+                raise NotReady(self.plan.name, planned.table, why, planned.span)
+        return TableInput.at_end(planned.name, table, record, positions.get(planned.name))
+
+    def _refresh(self, target: Table, record: Record | None, inputs: Sequence[TableInput], restart: str) -> LoadReport:
+        spark = self.session.spark
+        write = self._write(Work(self.plan, target, inputs, spark, restart))
+        new = Record(
+            load=target.last_load() + 1 if record is None else record.load + 1,
+            attempt=uuid.uuid4().hex,
+            kind="load",
+            mode="bulk" if record is None else "increment",
+            method=write.method,
+            reason=write.reason,
+            fingerprint=self.plan.fingerprint,
+            positions={one.name: one.position for one in inputs},
+        )
+        crash_point("before-commit")
+        made = target.commit(spark, new, write.run)
+        crash_point("after-commit")
+        outcome = Outcome.BULK if record is None else Outcome.INCREMENT
+        return _report(self.plan, outcome, made, self.rows_read)
+
+    def _write(self, work: Work) -> Write:
+        method = self.plan.refresh.method
+        if method == "append":
+            return append(work)
+        if method == "merge":
+            return merge(work)
+        return full(work, work.restart or self.plan.refresh.reason)
+
+
+def _report(plan: TablePlan, outcome: Outcome, made: Record, rows_read: int) -> LoadReport:
+    return LoadReport(
+        table=plan.name,
+        outcome=outcome,
+        method=made.method,
+        reason=made.reason,
+        load=made.load,
+        version=made.version,
+        rows_read=rows_read,
+        rows_changed=made.rows_changed,
+        rejected=sum(made.rejects.values()),
+        ready=made.ready,
+    )
+
+
+def declared_types(plan: TablePlan, planned: PlannedInput) -> dict[str, str]:
+    """Declared types of those source columns that the SELECT takes as they are: bad values are then found where they
+    stand, with file and line, instead of failing a cast later."""
+    from velo_dagster.sql.spark import plain_columns
+
+    if len(plan.inputs) != 1:
+        return {}
+    types = {column.name.lower(): column.type for column in plan.statement.columns}
+    return {
+        source: types[output.lower()]
+        for source, output in plain_columns(plan.statement, tuple(types))
+        if output.lower() in types
+    }

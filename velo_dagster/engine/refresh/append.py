@@ -1,0 +1,32 @@
+"""append: a row-by-row SELECT without a key over one table; rows that are new there are mapped and appended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velo_dagster.engine.columns import declared
+from velo_dagster.engine.refresh.rows import mapped
+from velo_dagster.engine.refresh.work import Work, Write, replace_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def append(work: Work) -> Write:
+    (only,) = work.inputs
+    if work.restart:
+        return replace_all(work, _output(work, only.snapshot(work.spark)), work.restart)
+    changes = only.changes(work.spark)
+    obstacle = changes.obstacle or (changes.removed and f"rows of {only.table.name} were changed or removed") or ""
+    if changes.rows is None or obstacle:
+        return replace_all(work, _output(work, only.snapshot(work.spark)), obstacle)
+    rows = _output(work, changes.rows)
+
+    def run() -> None:
+        rows.write.format("delta").mode("append").option("mergeSchema", "true").save(str(work.target.path))
+
+    return Write("append", "only new rows", run, changes.count)
+
+
+def _output(work: Work, rows: DataFrame) -> DataFrame:
+    return declared(mapped(work.spark, work.plan.statement, rows), work.plan.statement)

@@ -1,0 +1,64 @@
+"""merge: a row-by-row SELECT with a PRIMARY KEY; per key the last row in source order is the one that counts.
+
+The winner of a touched key is always found among all rows of that key, so an earlier row comes back when the winner
+goes, a late row changes nothing, and a key whose winner fails the WHERE has no row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velo_dagster.engine.columns import declared
+from velo_dagster.engine.refresh.rows import keys_of, mapped, winners, with_keys
+from velo_dagster.engine.refresh.work import Work, Write, replace_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FOUND = "_velo_found"
+
+
+def merge(work: Work) -> Write:
+    (only,) = work.inputs
+    statement, spark = work.plan.statement, work.spark
+    snapshot = only.snapshot(spark)
+    if work.restart:
+        return replace_all(work, _output(work, snapshot), work.restart)
+    changes = only.changes(spark)
+    if changes.rows is None:
+        return replace_all(work, _output(work, snapshot), changes.obstacle)
+    touched = keys_of(spark, statement, changes.rows).cache()
+    rows = _output(work, with_keys(spark, statement, snapshot, touched))
+    if rows.schema != work.target.snapshot(spark).schema:
+        return replace_all(work, _output(work, snapshot), "the columns changed")
+    return Write("merge", "keys of new or changed rows", lambda: _merge(work, touched, rows), changes.count)
+
+
+def _output(work: Work, rows: DataFrame) -> DataFrame:
+    statement = work.plan.statement
+    return declared(mapped(work.spark, statement, winners(work.spark, statement, rows)), statement)
+
+
+def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
+    """One row per touched key: gone, changed, unchanged (left alone, so that nothing downstream moves) or new."""
+    from pyspark.sql import functions as f
+
+    names = list(work.plan.refresh.keys)
+    rows.withColumn(FOUND, f.lit(True)).createOrReplaceTempView("velo_new")
+    touched.createOrReplaceTempView("velo_touched")
+    others = ", ".join(f"n.`{name}`" for name in rows.columns if name not in names)
+    keys = ", ".join(f"k.`{name}`" for name in names)
+    match = " AND ".join(f"k.`{name}` <=> n.`{name}`" for name in names)
+    on = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in names)
+    differs = " OR ".join(f"NOT (t.`{name}` <=> s.`{name}`)" for name in rows.columns)
+    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in rows.columns)
+    columns = ", ".join(f"`{name}`" for name in rows.columns)
+    values = ", ".join(f"s.`{name}`" for name in rows.columns)
+    source = f"SELECT {keys}, {others}, n.{FOUND} FROM velo_touched k LEFT JOIN velo_new n ON {match}"
+    work.spark.sql(
+        f"MERGE INTO delta.`{work.target.path}` t USING ({source}) s ON {on} "
+        f"WHEN MATCHED AND s.{FOUND} IS NULL THEN DELETE "
+        f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND s.{FOUND} THEN INSERT ({columns}) VALUES ({values})"
+    )
+

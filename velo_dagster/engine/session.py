@@ -1,0 +1,161 @@
+"""The Spark session that loads run in. Nothing else in the package knows whether it is embedded, shared or remote.
+
+Each load gets a session of its own, because Delta's commit token and commit metadata are session settings.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from velo_dagster.errors import Terminal, VeloError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+
+class SparkDidNotStart(Terminal, VeloError):
+    """The JVM or Spark in it did not come up."""
+
+    code = "L406"
+
+    def __init__(self, output: str) -> None:
+        super().__init__(
+            "Spark did not start.\n" + "\n".join(output.strip().splitlines()[-15:]),
+            steps=["Check that Java 17 or 21 is installed (java -version, JAVA_HOME).", "Check the free memory."],
+        )
+
+
+class Engine(Protocol):
+    """Hands out sessions; `stop` ends what the engine started itself."""
+
+    def session(self) -> AbstractContextManager[SparkSession]: ...
+
+    def stop(self) -> None: ...
+
+
+def base_settings() -> dict[str, str]:
+    """What every session needs for exact results, whichever engine runs it."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.stats.collect.using.tableSchema": "true",
+        "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+        "spark.databricks.delta.schema.autoMerge.enabled": "false",
+        "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "true",
+        "spark.databricks.delta.merge.materializeSource": "none",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    }
+
+
+class EmbeddedEngine:
+    """Spark inside this process, started at the first use. `settings` are the user's own `spark.*` settings."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = dict(settings or {})
+        self._root: SparkSession | None = None
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """A fresh session: its settings and temporary views are seen by nobody else."""
+        session = self._start().newSession()
+        for key, value in base_settings().items():
+            session.conf.set(key, value)
+        yield session
+
+    def stop(self) -> None:
+        if self._root is not None:
+            self._root.stop()
+            self._root = None
+
+    def _start(self) -> SparkSession:
+        if self._root is None:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+            from pyspark.sql import SparkSession
+
+            builder = SparkSession.builder.appName("velo-dagster")
+            for key, value in (static_settings() | base_settings() | self._settings).items():
+                builder = builder.config(key, value)
+            with _jvm_output_to_file() as log:
+                try:
+                    self._root = builder.getOrCreate()
+                except Exception as error:
+                    raise SparkDidNotStart(log.read_text(errors="replace")) from error
+        return self._root
+
+
+@contextmanager
+def _jvm_output_to_file() -> Iterator[Path]:
+    """Let the JVM that starts meanwhile write to a file what it would write to our stderr: it has nothing to say there.
+
+    The JVM inherits file descriptor 2, so redirecting `sys.stderr` would not do.
+    """
+    with tempfile.NamedTemporaryFile(prefix="velo-dagster-spark-", suffix=".log") as log:
+        own = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield Path(log.name)
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
+
+
+def static_settings() -> dict[str, str]:
+    """What can only be set when the JVM starts."""
+    from velo_dagster.engine.jars import delta_jars
+
+    return {
+        "spark.master": f"local[{max(2, os.cpu_count() or 2)}]",
+        "spark.driver.memory": f"{driver_memory_mb()}m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalogImplementation": "in-memory",
+    }
+
+
+def driver_memory_mb() -> int:
+    """An eighth of the machine's memory, between one and four gigabytes: the driver is also the only executor."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return max(1024, min(4096, total // 8))
+
+
+class Session:
+    """One load's session, opened only if the load gets as far as needing one."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._open = ExitStack()
+        self._spark: SparkSession | None = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = self._open.enter_context(self._engine.session())
+        return self._spark

@@ -1,0 +1,262 @@
+"""One source's rows, mapped row by row, into one table: an append table, or the landing of another table.
+
+The schema is a guess from a sample until the read has proved it: every value that does not fit ends the read, then all
+of the scan is surveyed and read again with the least types that hold it. A type that widens, or a row that went, starts
+the table over from what the source still has, so that it is the same as if all had been read at once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from velo_dagster.crash import crash_point
+from velo_dagster.engine.errors import WouldLose
+from velo_dagster.engine.report import Outcome
+from velo_dagster.engine.session import Session
+from velo_dagster.sources.contract import ERROR, Position, Scan, Schema, Source
+from velo_dagster.sources.errors import BadRows, SourceChanged
+from velo_dagster.store.record import Record
+from velo_dagster.store.table import Overtaken, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+SOURCE = "source"
+READ_AGAIN = 3
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What one load may do; the defaults are those of a plain `velo-dagster load`."""
+
+    full_refresh: bool = False
+    accept_loss: bool = False
+    max_records: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceLoad:
+    """Everything a load of a source needs to know about its table."""
+
+    target: Table
+    rejected: Table
+    source: Source
+    fingerprint: str
+    mapped: Callable[[SparkSession, DataFrame], DataFrame]
+    system_columns: Sequence[str]
+    keep_rejected: bool
+    commit_point: str
+    note: Callable[[str], None] = lambda message: None
+
+    def run(self, session: Session, options: LoadOptions) -> SourceOutcome:
+        """Load what is new. A source that changes while it is read is read again, a few times."""
+        for attempt in range(READ_AGAIN):
+            try:
+                return _Attempt(self, session, options).run()
+            except SourceChanged as changed:
+                if attempt + 1 == READ_AGAIN:
+                    raise
+                self.note(f"{changed.what} Reading it again.")
+            except Overtaken as overtaken:
+                self.note(f"{overtaken.what} Loading what is still new.")
+                options = replace(options, full_refresh=False)
+        return _Attempt(self, session, options).run()
+
+
+@dataclass(frozen=True)
+class SourceOutcome:
+    outcome: Outcome
+    record: Record | None
+    rows_read: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Attempt:
+    """One try at one load: the steps share what was found out so far."""
+
+    job: SourceLoad
+    session: Session
+    options: LoadOptions
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    since: Position | None = None
+    schema: Schema = ()
+    mode: str = "bulk"
+    method: str = "append"
+    reason: str = "first load"
+
+    def run(self) -> SourceOutcome:
+        crash_point("before-end")
+        record = self._start()
+        until = self.job.source.end(self.since, self.options.max_records)
+        goal = self._goal(record, until)
+        crash_point("after-end")
+        scan = self.job.source.scan(self.since, until)
+        if record is not None and self.since is not None and scan.empty:
+            return SourceOutcome(Outcome.UNCHANGED, record)
+        if self.since is not None and scan.removed is not None:
+            scan = self._without_removed(scan, until)
+        return self._read_and_commit(record, scan, until, goal)
+
+    def _start(self) -> Record | None:
+        """Step 1: the committed load and positions; none, or reasons to start over, make this a bulk load."""
+        if self.options.full_refresh:
+            self.reason = "full refresh"
+            return None
+        record = self.job.target.record()
+        if record is not None and record.fingerprint == self.job.fingerprint:
+            self.mode, self.reason = "increment", "only new rows"
+            self.since = record.positions[SOURCE]
+        elif record is not None:
+            self._start_over("the statement or its source changed", record.positions[SOURCE])
+        return record
+
+    def _start_over(self, reason: str, position: Position | None) -> None:
+        """Read everything again, if the source still has all of it, or the user accepts the loss."""
+        lost = self.job.source.lost(position) if position is not None else ()
+        if lost and not self.options.accept_loss:
+            raise WouldLose(self.job.target.name, self.job.source.label, reason, lost)
+        self.since, self.schema, self.method, self.reason = None, (), "full", reason
+
+    def _goal(self, record: Record | None, until: Position) -> Position | None:
+        """Where a bounded bulk load must get to before the table is ready: the end when its first load began."""
+        if record is not None and self.since is not None:
+            return record.goal
+        if self.options.max_records is None:
+            return None
+        return self.job.source.end(None)
+
+    def _without_removed(self, scan: Scan, until: Position) -> Scan:
+        """Rows went or were replaced: start over if that is possible, else take them out where they are."""
+        if self.job.source.lost(until):
+            self.method, self.reason = "replace", "rows were replaced in the source"
+            return scan
+        self._start_over("rows were replaced or removed in the source", None)
+        return self.job.source.scan(None, until)
+
+    def _read_and_commit(
+        self, record: Record | None, scan: Scan, until: Position, goal: Position | None
+    ) -> SourceOutcome:
+        known: Schema = _schema(record) if record is not None and self.since is not None else ()
+        self.schema, proven = self.job.source.schema(scan, known), False
+        while self.schema:
+            widened = _widened(known, self.schema)
+            if widened:
+                self._start_over(widened, until)
+                known, scan = (), self.job.source.scan(None, until)
+                self.schema, proven = self._surveyed(scan, known), True
+            try:
+                return self._commit(record, scan, until, goal)
+            except Overtaken:
+                raise
+            except Exception:
+                self.job.source.verify(scan, until)
+                guess, self.schema = self.schema, self._surveyed(scan, known)
+                if proven or self.schema == guess:
+                    raise
+                proven = True
+        return SourceOutcome(Outcome.NO_ROWS, record)
+
+    def _surveyed(self, scan: Scan, known: Schema) -> Schema:
+        """The least types that hold all of the scan, or the bad rows that forbid it."""
+        survey = self.job.source.survey(self.session.spark, scan, known)
+        if survey.bad_count and not self.job.keep_rejected:
+            raise BadRows(self.job.source.label, survey.bad_rows, survey.bad_count)
+        return survey.schema
+
+    def _commit(self, record: Record | None, scan: Scan, until: Position, goal: Position | None) -> SourceOutcome:
+        target = self.job.target
+        rejects = self._commit_rejected(record, scan)
+        rows, observation = self._rows(scan)
+        ready = goal is None or self.job.source.reached(until, goal)
+        new = Record(
+            load=target.last_load() + 1 if record is None else record.load + 1,
+            attempt=self.id,
+            kind="load",
+            mode=self.mode,
+            method=self.method,
+            reason=self.reason,
+            fingerprint=self.job.fingerprint,
+            positions={SOURCE: until},
+            schema=tuple((column.name, column.type) for column in self.schema),
+            rejects=rejects,
+            ready=ready,
+            goal=None if ready else goal,
+        )
+        crash_point(f"before-{self.job.commit_point}")
+        made = target.commit(self.session.spark, new, lambda: _write(rows, target, self.method, self.since, scan))
+        crash_point(f"after-{self.job.commit_point}")
+        self.job.source.verify(scan, until)
+        self.job.source.acknowledge(until)
+        crash_point("after-acknowledge")
+        read = int(observation.get["rows"])
+        return SourceOutcome(Outcome.BULK if self.mode == "bulk" else Outcome.INCREMENT, made, read)
+
+    def _rows(self, scan: Scan) -> tuple[DataFrame, Observation]:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        observation = Observation("scan")
+        read = self.job.source.read(self.session.spark, scan, self.schema, self.job.system_columns)
+        counted = read.observe(observation, f.count(f.lit(1)).alias("rows"))
+        good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
+        return self.job.mapped(self.session.spark, good), observation
+
+    def _commit_rejected(self, record: Record | None, scan: Scan) -> dict[str, int]:
+        """Bad rows first, under this attempt's id: they count only once the table's own commit names the attempt."""
+        earlier = dict(record.rejects) if record is not None and self.since is not None else {}
+        if not self.job.keep_rejected:
+            return earlier
+        from pyspark.sql import functions as f
+
+        read = self.job.source.read(self.session.spark, scan, self.schema, self.job.system_columns)
+        bad = read.where(f.col(ERROR).isNotNull()).select(f"{ERROR}.*", f.lit(self.id).alias("attempt"))
+        rows = bad.collect()
+        if not rows:
+            return earlier
+        crash_point("before-rejected-commit")
+        frame = self.session.spark.createDataFrame(rows, bad.schema)
+        _append_always(self.job.rejected, self.session.spark, frame, self.id)
+        crash_point("after-rejected-commit")
+        return earlier | {self.id: len(rows)}
+
+
+def _append_always(table: Table, spark: SparkSession, frame: DataFrame, attempt: str) -> None:
+    """Append whatever other runs append meanwhile: each row carries its attempt, so order does not matter."""
+    while True:
+        record = Record(table.last_load() + 1, attempt, "load", "increment", "append", "bad rows", "", {})
+        try:
+            table.commit(spark, record, lambda: frame.write.format("delta").mode("append").save(str(table.path)))
+            return
+        except Overtaken:
+            continue
+
+
+def _write(rows: DataFrame, target: Table, method: str, since: Position | None, scan: Scan) -> None:
+    writer = rows.write.format("delta")
+    if since is None:
+        writer = writer.mode("overwrite").option("overwriteSchema", "true")
+    elif method == "replace":
+        assert scan.removed is not None
+        writer = writer.mode("overwrite").option("replaceWhere", scan.removed).option("mergeSchema", "true")
+    else:
+        writer = writer.mode("append").option("mergeSchema", "true")
+    writer.save(str(target.path))
+
+
+def _schema(record: Record) -> Schema:
+    from velo_dagster.sources.contract import Field
+
+    return tuple(Field(name, type_) for name, type_ in record.schema)
+
+
+def _widened(known: Schema, schema: Schema) -> str:
+    """Why the committed rows no longer have the types they would have if all had come at once; empty if they have."""
+    now: dict[str, Any] = {column.name: column.type for column in schema}
+    changed = [column for column in known if column.name in now and now[column.name] != column.type]
+    return "; ".join(
+        f"column {column.name} became {now[column.name]} (was {column.type or 'only NULLs'})" for column in changed
+    )

@@ -1,0 +1,134 @@
+"""What every source promises to a load.
+
+A load asks a source four things, in this order: where it ends now (`end`), what lies between the last load's position
+and that end (`scan`), which columns that has (`schema`), and the rows themselves (`read`). Everything but `read` and
+`survey` runs without Spark. The promises that make a table equal to a full reload:
+
+1. `end` is fixed before anything is read, and `read` delivers exactly what lies before it, however often it is called.
+2. `_velo_id` is unique among the rows delivered, and its order is the source's own order, not that of arrival.
+3. `scan(a, c)` delivers the same rows as `scan(a, b)` followed by `scan(b, c)`, removals included.
+4. A position is plain JSON that only its source understands, and two equal positions mean the same rows.
+5. A value is delivered exactly or not at all: what does not fit its column's type ends the read, or marks its row.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Position = Mapping[str, Any]
+
+ID = "_velo_id"
+ERROR = "_velo_error"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of a source: its name and Spark type; no type while only NULLs were delivered."""
+
+    name: str
+    type: str | None
+
+
+Schema = tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What lies between two positions: rows that went, and parts to read. `parts` are plain JSON, the source's own."""
+
+    removed: str | None
+    parts: tuple[Mapping[str, Any], ...]
+    bytes: int
+
+    @property
+    def empty(self) -> bool:
+        return self.removed is None and not self.parts
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be delivered, where it stands, and why."""
+
+    place: str
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What reading all of a scan, slowly and in full, found out: the least types, and the bad rows (some, and how many)."""
+
+    schema: Schema
+    bad_rows: tuple[BadRow, ...]
+    bad_count: int
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A bounded look: is it there, may we read it, and if not, why, in a sentence that helps."""
+
+    ready: bool
+    message: str
+    category: str | None
+
+
+class Source(ABC):
+    """One source, opened for one table. Cheap to make: nothing is touched before the first call."""
+
+    id_type: ClassVar[str]
+    increments: ClassVar[bool] = True
+
+    label: str
+
+    @abstractmethod
+    def probe(self) -> Probe:
+        """Look once, within five seconds, and report; never raises for what is wrong outside."""
+
+    @abstractmethod
+    def end(self, since: Position | None, max_records: int | None = None) -> Position:
+        """Where the source ends now, waiting for it as its properties say; at most `max_records` rows past `since`."""
+
+    @abstractmethod
+    def scan(self, since: Position | None, until: Position) -> Scan:
+        """What lies between; `since` None is the beginning."""
+
+    @abstractmethod
+    def schema(self, scan: Scan, known: Schema) -> Schema:
+        """`known`, joined with a look at a sample of the scan. Empty if there is neither a row nor a declared column."""
+
+    @abstractmethod
+    def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
+        """Read all of the scan for its least types and its bad rows."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession, scan: Scan, schema: Schema, system_columns: Sequence[str] = ()) -> DataFrame:
+        """The scan's rows: the schema's columns, the system columns asked for, `_velo_id`, `_velo_error`.
+
+        A value that does not fit its inferred type fails the job, and so does a part that is no longer what the scan
+        says when it has been read. A bad row fails the job under FailBatch, else it comes with
+        `_velo_error` STRUCT<place STRING, reason STRING, text STRING>, which is NULL for good rows.
+        """
+
+    @abstractmethod
+    def verify(self, scan: Scan, until: Position) -> None:
+        """Raise `SourceChanged` if what was read may not have been what `until` describes.
+
+        Called after a job that failed, and after a commit (for sources whose reader cannot look by itself).
+        """
+
+    def reached(self, position: Position, goal: Position) -> bool:
+        """Does `position` hold all that `goal` does?"""
+        return position == goal
+
+    def lost(self, position: Position) -> tuple[str, ...]:
+        """What was delivered up to `position` and could not be delivered again; empty where all of it could."""
+        return ()
+
+    def acknowledge(self, position: Position) -> None:
+        """The rows up to `position` are committed: the source may forget them."""

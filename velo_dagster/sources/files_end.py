@@ -1,0 +1,185 @@
+"""Where files end now, given how far they were read: the one place that decides what happened to each file.
+
+A file is unchanged (same size and time of change), has grown (the bytes read before are still there, more follow), is the
+same with a new time of change, or is another file under the same name. Where the hashes did not see every byte, a file
+that changed without growing counts as another: reading it again costs time, trusting it could cost rows.
+
+A last record without a line end: if it is not whole it waits. If it is whole it is taken when the file is new to the table
+(many files simply end without a newline); in a file that was seen growing it waits for its newline, or until the file has
+been quiet for a minute, because the writer may be in the middle of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, BinaryIO
+
+from velo_dagster.sources.files_hash import Seen, covers, look
+from velo_dagster.sources.files_listing import Stat
+from velo_dagster.sources.files_position import Entry, Files
+
+if TYPE_CHECKING:
+    from velo_dagster.sources.formats.base import FileFormat
+
+QUIET_NS = 60 * 10**9
+# Some file systems keep times of change in steps of up to two seconds.
+FRESH_NS = 2 * 10**9
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the properties say about reading on. `file_records` bounds each file, `verify_full` hashes all bytes."""
+
+    keep_gone: bool = True
+    verify_full: bool = False
+    file_records: int | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file's bytes and its format, whose short name is `kind`."""
+
+    open_: Callable[[], BinaryIO]
+    format: FileFormat
+    kind: str
+
+
+def advance(
+    since: Files,
+    listed: Mapping[str, Stat],
+    opened: Callable[[str], Opened],
+    rules: Rules,
+    *,
+    now_ns: int,
+    max_records: int | None = None,
+) -> tuple[Files, list[str]]:
+    """The position that all listed files reach now, and notes on what waits."""
+    walk = _Advance(since, opened, rules, now_ns, max_records)
+    entries: dict[str, Entry] = {}
+    for name in sorted(since.entries.keys() | listed.keys()):
+        entry = walk.file(name, since.entries.get(name), listed.get(name))
+        if entry is not None:
+            entries[name] = entry
+    serial = max((entry.started for entry in entries.values()), default=since.serial)
+    return Files(max(serial, since.serial), entries), walk.notes
+
+
+def same_content(entry: Entry, stat: Stat, open_: Callable[[], BinaryIO]) -> bool:
+    """Whether everything that was read of the file is still there, as far as the hashes see."""
+    if stat.size < entry.hashed or (entry.whole and stat.size != entry.size):
+        return False
+    touched = stat != Stat(entry.size, entry.mtime_ns)
+    if touched and stat.size <= entry.size and not covers(entry.hashed, entry.full):
+        return False
+    seen = look(open_, entry.hashed, full=entry.full is not None)
+    return seen == Seen(entry.head, entry.tail, entry.full)
+
+
+class _Advance:
+    """One look at all files; `budget` is how many records it may still take."""
+
+    def __init__(
+        self, since: Files, opened: Callable[[str], Opened], rules: Rules, now_ns: int, budget: int | None
+    ) -> None:
+        self.serial = since.serial + 1
+        self.opened = opened
+        self.rules = rules
+        self.now_ns = now_ns
+        self.budget = budget
+        self.notes: list[str] = []
+
+    def file(self, name: str, old: Entry | None, stat: Stat | None) -> Entry | None:
+        """The file's entry in the new position; None where it has none."""
+        if stat is not None:
+            try:
+                return self._present(name, old, stat)
+            except FileNotFoundError:
+                # It went between being listed and being opened: the same as if it had not been listed.
+                pass
+        return self._vanished(name, old)
+
+    def _vanished(self, name: str, old: Entry | None) -> Entry | None:
+        if old is None or not self.rules.keep_gone:
+            return None
+        if not old.gone:
+            self.notes.append(f"{name}: gone; its rows are kept (file.deleted = keep)")
+        return replace(old, gone=True)
+
+    def _present(self, name: str, old: Entry | None, stat: Stat) -> Entry | None:
+        if old is None:
+            return self._from_start(name, None, stat)
+        old = replace(old, gone=False)
+        untouched = stat == Stat(old.size, old.mtime_ns) and not old.fresh
+        done = self._capped(old) or (not old.cut and (old.whole or old.read == old.size))
+        if untouched and done:
+            return old
+        if not untouched and not same_content(old, stat, self.opened(name).open_):
+            return self._from_start(name, old, stat)
+        if done and (self._capped(old) or stat.size == old.size):
+            return replace(old, size=stat.size, mtime_ns=stat.mtime_ns, fresh=self._fresh(stat))
+        return self._read_on(name, old, stat)
+
+    def _from_start(self, name: str, old: Entry | None, stat: Stat) -> Entry | None:
+        """A file that is new, or another one under its old name."""
+        if self.budget == 0:
+            # The old content's rows stay until a load has room for the new ones.
+            return old
+        return self._extend(name, Entry(stat.size, stat.mtime_ns, 0, self.serial, "", ""), stat)
+
+    def _read_on(self, name: str, old: Entry, stat: Stat) -> Entry | None:
+        if self.budget == 0:
+            return old
+        grows = old.grows or stat.size > old.size
+        return self._extend(name, replace(old, size=stat.size, mtime_ns=stat.mtime_ns, grows=grows), stat)
+
+    def _extend(self, name: str, base: Entry, stat: Stat) -> Entry:
+        """Take what follows `base`, as far as the bounds allow."""
+        file = self.opened(name)
+        base = replace(base, kind=file.kind, whole=not file.format.appendable, fresh=self._fresh(stat))
+        entry = self._whole(base, file) if base.whole else self._lines(name, base, file)
+        seen = look(file.open_, entry.hashed, full=self.rules.verify_full)
+        return replace(entry, head=seen.head, tail=seen.tail, full=seen.full)
+
+    def _whole(self, base: Entry, file: Opened) -> Entry:
+        entry = replace(base, read=base.size, cut=False)
+        return entry if base.size == 0 else self._bounded(entry, base.read, file)
+
+    def _lines(self, name: str, base: Entry, file: Opened) -> Entry:
+        size, start = base.size, base.settled
+        first = file.format.body(file.open_, size) if start == 0 else start
+        nothing = replace(base, read=start, tail_open=None, cut=False)
+        if first >= size:
+            return nothing
+        tail = file.format.tail(file.open_, first, size)
+        stop, tail_open = tail.complete, None
+        quiet = self.now_ns - base.mtime_ns >= QUIET_NS
+        if tail.record_end is not None and (quiet or not base.grows):
+            stop, tail_open = tail.record_end, tail.complete
+        if stop < size:
+            self.notes.append(f"{name}: {size - max(stop, first)} bytes after byte {max(stop, first)} wait for a line end")
+        if stop <= first:
+            return nothing
+        return self._bounded(replace(base, read=stop, tail_open=tail_open, cut=False), first, file)
+
+    def _bounded(self, entry: Entry, first: int, file: Opened) -> Entry:
+        """Cut the entry where the load's or the file's greatest number of records is reached."""
+        per_file = self.rules.file_records
+        before = entry.records or 0
+        bounds = [self.budget, None if per_file is None else per_file - before]
+        bound = min((bound for bound in bounds if bound is not None), default=None)
+        if bound is None:
+            return entry
+        offset, count = file.format.limit(file.open_, first, entry.stop, bound)
+        if self.budget is not None:
+            self.budget -= count
+        if count == bound and (entry.stop is None or offset < entry.stop):
+            entry = replace(entry, read=offset, tail_open=None, cut=True)
+        settled = count if entry.tail_open is None else count - 1
+        return replace(entry, records=None if per_file is None else before + settled)
+
+    def _capped(self, entry: Entry) -> bool:
+        return self.rules.file_records is not None and (entry.records or 0) >= self.rules.file_records
+
+    def _fresh(self, stat: Stat) -> bool:
+        return self.now_ns - stat.mtime_ns < FRESH_NS

@@ -1,0 +1,143 @@
+"""From what was seen in files to the columns of the source.
+
+Columns are told apart by their sanitised name without regard to case, as Spark does. Known columns keep their place and
+spelling, new ones follow in the order in which they turn up. A declared column has its declared type whatever was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from velo_dagster.sources.contract import Field, Schema
+from velo_dagster.sources.errors import SchemaRefused
+from velo_dagster.sources.formats import types
+from velo_dagster.sources.formats.ddl import to_arrow
+from velo_dagster.sources.formats.types import Evidence, join_types
+from velo_dagster.sql.names import is_hidden, sanitise
+
+Columns = Mapping[str, Evidence | str | None]
+"""Per column as the file calls it: evidence, or the type that the file itself declares."""
+
+
+def column_names(written: Iterable[str]) -> tuple[str, ...]:
+    """The columns' names for the names that one file writes, in its order; what would be equal gets a number.
+
+    >>> column_names(["Order ID", "id", "ID", "order_id"])
+    ('Order_ID', 'id', 'ID_2', 'order_id_2')
+    """
+    taken: set[str] = set()
+    names: list[str] = []
+    for name in written:
+        clean = sanitise(name)
+        if is_hidden(clean):
+            raise SchemaRefused(
+                f"The column name '{name}' begins with _velo_, which is kept for hidden columns.",
+                steps=["Give the column another name in the file."],
+            )
+        candidate, number = clean, 2
+        while candidate.lower() in taken:
+            candidate, number = f"{clean}_{number}", number + 1
+        taken.add(candidate.lower())
+        names.append(candidate)
+    return tuple(names)
+
+
+def join_all(tables: Iterable[Columns]) -> dict[str, Evidence | str | None]:
+    """What several files or parts have, joined by column; keys are columns' names in the order of their turning up."""
+    spelling: dict[str, str] = {}
+    joined: dict[str, Evidence | str | None] = {}
+    for table in tables:
+        for name, seen in zip(column_names(table), table.values(), strict=True):
+            known = spelling.setdefault(name.lower(), name)
+            joined[known] = join_seen(joined[known], seen) if known in joined else seen
+    return joined
+
+
+def join_seen(a: Evidence | str | None, b: Evidence | str | None) -> Evidence | str | None:
+    """What holds both. A file's own type and evidence from text never meet: one pattern has one format."""
+    if isinstance(a, Evidence) and isinstance(b, Evidence):
+        return a.join(b)
+    return join_types(_type(a), _type(b))
+
+
+def make_schema(
+    known: Schema, seen: Columns, declared: Mapping[str, str], evolution: str, *, add_declared: bool
+) -> Schema:
+    """The source's columns: `known` joined with what was seen, under the rules of `schema.evolution`.
+
+    `add_declared` makes declared columns that were not seen columns of the source too.
+    """
+    fixed = {name.lower(): type_ for name, type_ in declared.items() if type_.strip().upper() != "DECIMAL"}
+    here = {name.lower(): value for name, value in seen.items()}
+    fields = [
+        Field(field.name, fixed.get(field.name.lower()) or _widen(field.type, here.get(field.name.lower())))
+        for field in known
+    ]
+    had = {field.name.lower() for field in known}
+    new = [Field(name, fixed.get(name.lower()) or _type(value)) for name, value in seen.items() if name.lower() not in had]
+    if known and new:
+        new = _evolved(new, evolution)
+    have = had | {field.name.lower() for field in new}
+    extra = [Field(name, type_) for name, type_ in declared.items() if add_declared and name.lower() not in have]
+    return (*fields, *new, *extra)
+
+
+def _evolved(new: list[Field], evolution: str) -> list[Field]:
+    if evolution == "ignore":
+        return []
+    if evolution == "strict":
+        names = ", ".join(field.name for field in new)
+        raise SchemaRefused(
+            f"New columns turned up, and schema.evolution is strict: {names}.",
+            steps=[
+                'Take them in: WITH ("schema.evolution" = "evolve").',
+                'Or leave them out: WITH ("schema.evolution" = "ignore").',
+            ],
+        )
+    return new
+
+
+def _type(seen: Evidence | str | None) -> str | None:
+    return seen.type() if isinstance(seen, Evidence) else seen
+
+
+def _widen(known: str | None, seen: Evidence | str | None) -> str | None:
+    """The known type, or the least one that may hold both."""
+    if not isinstance(seen, Evidence):
+        return join_types(known, seen)
+    return known if known is None and seen.type() is None else least_evidence(known).join(seen).type()
+
+
+def least_evidence(type_: str | None) -> Evidence:
+    """The least evidence that has this type. Joined with new evidence it gives the least type that *may* hold all values.
+
+    Whether it does is known only by reading all of them again, which a load does whenever a type changes.
+
+    >>> least_evidence("BIGINT").join(types.number(2, 2)).type()
+    'DECIMAL(18,2)'
+    """
+    return types.NOTHING if type_ is None else _evidence(to_arrow(type_))
+
+
+def _evidence(type_: pa.DataType) -> Evidence:
+    if pa.types.is_decimal128(type_):
+        if type_.scale == 0 and type_.precision == types.MOST_DIGITS:
+            return types.integer(20, wide=True)
+        return types.number(1 if type_.precision == types.SHORT_DIGITS else 19 - type_.scale, type_.scale)
+    if pa.types.is_integer(type_):
+        return types.integer(1)
+    if pa.types.is_floating(type_):
+        return types.DOUBLE
+    if pa.types.is_boolean(type_):
+        return types.BOOLEAN
+    if pa.types.is_date(type_):
+        return types.ON_DATE
+    if pa.types.is_timestamp(type_):
+        return types.AT_TIME
+    if pa.types.is_struct(type_):
+        return types.record({field.name: _evidence(field.type) for field in type_})
+    if pa.types.is_list(type_):
+        return types.array([_evidence(type_.value_type)])
+    return types.TEXT

@@ -1,0 +1,148 @@
+"""Files that must be read from their start: compressed ones, and encodings whose bytes are not those of ASCII.
+
+Such a file is opened as a stream of UTF-8 bytes. Seeking forward reads and throws away; seeking back is not needed, as
+every reader opens the file anew. Broken or cut streams are told apart from broken records: nothing of them is trusted.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, cast
+
+import zstandard
+
+from velo_dagster.sources.formats.base import BrokenFile, Compression, Open
+
+_CHUNK = 1024 * 1024
+
+
+def is_ascii_based(encoding: str) -> bool:
+    """Whether line ends, delimiters and quotes can be found in the encoded bytes as they are.
+
+    >>> is_ascii_based("utf-8"), is_ascii_based("cp1252"), is_ascii_based("utf-16")
+    (True, True, False)
+    """
+    if encoding == "utf-8":
+        return True
+    ascii_bytes = bytes(range(128))
+    try:
+        single = all(len(bytes([value]).decode(encoding, "replace")) == 1 for value in range(256))
+        return single and ascii_bytes.decode(encoding) == ascii_bytes.decode("ascii")
+    except UnicodeError:
+        return False
+
+
+def opened(open_: Open, compression: Compression | None, encoding: str) -> BinaryIO:
+    """The file itself where its bytes can be read anywhere, else a stream of UTF-8."""
+    recode = not is_ascii_based(encoding)
+    if compression is None and not recode:
+        return open_()
+    return cast(BinaryIO, _Stream(open_(), compression, encoding if recode else None))
+
+
+class _Stream:
+    """A file read through a chain of decoders, from its start to its end."""
+
+    def __init__(self, file: BinaryIO, compression: Compression | None, encoding: str | None) -> None:
+        self._file = file
+        parts = _raw(file)
+        if compression is not None:
+            parts = _UNPACKERS[compression](parts)
+        self._parts = parts if encoding is None else _recoded(parts, encoding)
+        self._rest = b""
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        pieces, have = [self._rest], len(self._rest)
+        while have < size:
+            part = next(self._parts, None)
+            if part is None:
+                break
+            pieces.append(part)
+            have += len(part)
+        data = b"".join(pieces)
+        self._rest = data[size:]
+        self._at += min(size, have)
+        return data[:size]
+
+    def seek(self, offset: int) -> int:
+        if offset < self._at:
+            raise ValueError("a stream is read forward only")
+        while self._at < offset and self.read(min(_CHUNK, offset - self._at)):
+            pass
+        return self._at
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _raw(file: BinaryIO) -> Iterator[bytes]:
+    while part := file.read(_CHUNK):
+        yield part
+
+
+def _members(
+    parts: Iterator[bytes], fresh: Callable[[], Any], name: str, errors: tuple[type[Exception], ...]
+) -> Iterator[bytes]:
+    """One or several packed streams in a row, as `cat a.gz b.gz` makes them. An empty file is an empty stream."""
+    unpacker: Any = None
+    for data in parts:
+        while data:
+            unpacker = unpacker or fresh()
+            try:
+                plain = unpacker.decompress(data)
+            except errors as error:
+                raise BrokenFile(f"the {name} stream is broken: {error}") from error
+            if plain:
+                yield plain
+            data = b""
+            if unpacker.eof:
+                data, unpacker = unpacker.unused_data, None
+    if unpacker is not None:
+        raise BrokenFile(f"the {name} stream ends in the middle: the file is cut short")
+
+
+def _gzip(parts: Iterator[bytes]) -> Iterator[bytes]:
+    return _members(_padded(parts), lambda: zlib.decompressobj(wbits=31), "gzip", (zlib.error,))
+
+
+def _padded(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Without the zeros that some tools pad a gzip file with at its end."""
+    zeros = 0
+    for part in parts:
+        bare = part.rstrip(b"\0")
+        if bare:
+            yield b"\0" * zeros + part if zeros else part
+            zeros = 0
+        else:
+            zeros += len(part)
+
+
+def _bz2(parts: Iterator[bytes]) -> Iterator[bytes]:
+    return _members(parts, bz2.BZ2Decompressor, "bz2", (OSError, EOFError))
+
+
+def _zstd(parts: Iterator[bytes]) -> Iterator[bytes]:
+    return _members(parts, lambda: zstandard.ZstdDecompressor().decompressobj(), "zstd", (zstandard.ZstdError,))
+
+
+_UNPACKERS: dict[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {"gzip": _gzip, "bz2": _bz2, "zstd": _zstd}
+
+
+def _recoded(parts: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        for part in parts:
+            yield decoder.decode(part).encode()
+        yield decoder.decode(b"", final=True).encode()
+    except UnicodeError as error:
+        raise BrokenFile(f"the file is not {encoding}: {error}") from error

@@ -1,0 +1,91 @@
+"""The forms a property's value can have: how its text is read, and how a message describes it."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from velo_dagster.sql.durations import parse_duration
+
+
+@dataclass(frozen=True)
+class Form:
+    """`read` turns text into a value and raises `ValueError` where it can't; `described` finishes "is not ..."."""
+
+    described: str
+    read: Callable[[str], Any]
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.strip().lower()]
+    except KeyError as error:
+        raise ValueError(text) from error
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text.strip())
+        if number < least:
+            raise ValueError(text)
+        return number
+
+    return read
+
+
+def _duration(text: str) -> Decimal:
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise ValueError(text)
+    return seconds
+
+
+_ESCAPES = {"\\t": "\t", "tab": "\t", "\\0": "\0", "\\x01": "\x01", "\\u0001": "\x01"}
+
+
+def _character(text: str) -> str:
+    character = _ESCAPES.get(text.lower(), text)
+    if len(character) != 1 or character in "\r\n":
+        raise ValueError(text)
+    return character
+
+
+def _quote(text: str) -> str | None:
+    return None if text in ("", "none") else _character(text)
+
+
+def _encoding(text: str) -> str:
+    try:
+        return codecs.lookup(text.strip()).name
+    except LookupError as error:
+        raise ValueError(text) from error
+
+
+TEXT = Form("a text", str)
+BOOLEAN = Form("true or false", _boolean)
+COUNT = Form("a whole number, 0 or more", _whole(0))
+POSITIVE = Form("a whole number, 1 or more", _whole(1))
+DURATION = Form("a duration such as 30s, 5m or 1.5 hours", _duration)
+CHARACTER = Form("one character (a tab is \\t)", _character)
+QUOTE = Form("one character, or empty for no quoting", _quote)
+ENCODING = Form("the name of a text encoding such as utf-8 or latin-1", _encoding)
+
+
+def choice(*names: str, also: Mapping[str, str] | None = None) -> Form:
+    """One of `names` in any case; `also` gives other spellings.
+
+    >>> choice("fixed", "exponential", also={"exp": "exponential"}).read("EXP")
+    'exponential'
+    """
+    spellings = {name.lower(): name for name in names} | {key.lower(): name for key, name in (also or {}).items()}
+
+    def read(text: str) -> str:
+        try:
+            return spellings[text.strip().lower()]
+        except KeyError as error:
+            raise ValueError(text) from error
+
+    return Form("one of " + ", ".join(names), read)

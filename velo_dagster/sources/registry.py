@@ -1,0 +1,106 @@
+"""Which class reads a source: by the scheme of its URI or by its type.
+
+Third parties add theirs by an entry point in the group `velo_dagster.sources`: its name is the kind, its value a
+callable like `FileSource`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol
+
+from velo_dagster.errors import Span
+from velo_dagster.sources.contract import Source
+from velo_dagster.sources.errors import UnsupportedSource
+
+GROUP = "velo_dagster.sources"
+
+_KINDS = {
+    "file": "file",
+    "file_source": "file",
+    "kafka": "kafka",
+    "kafka_source": "kafka",
+    "postgresql": "database",
+    "postgres": "database",
+    "mysql": "database",
+    "clickhouse": "database",
+    "sql": "database",
+    "database": "database",
+    "database_source": "database",
+    "http": "http",
+    "https": "http",
+    "http_source": "http",
+    "s3": "s3",
+    "s3a": "s3",
+    "s3_source": "s3",
+    "memory": "memory",
+    "memory_source": "memory",
+}
+
+
+class Planned(Protocol):
+    """What a plan says about one source."""
+
+    @property
+    def source_type(self) -> str | None: ...
+    @property
+    def uri(self) -> str | None: ...
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def span(self) -> Span: ...
+
+
+class SourceFactory(Protocol):
+    """How a source is made; `declared` are the types that the statement fixes."""
+
+    def __call__(
+        self, uri: str | None, properties: Mapping[str, str], *, root: Path, declared: Mapping[str, str]
+    ) -> Source: ...
+
+
+def kind_of(source_type: str | None, uri: str | None) -> str | None:
+    """
+    >>> kind_of(None, "postgres://db/orders"), kind_of("file_source", None), kind_of(None, "data/a.csv"), kind_of("x", None)
+    ('database', 'file', 'file', 'x')
+    """
+    scheme = source_type
+    if scheme is None and uri is not None:
+        scheme = uri.partition(":")[0] if ":" in uri.partition("/")[0] else "file"
+    return None if scheme is None else _KINDS.get(scheme.lower(), scheme.lower())
+
+
+def open_source(planned: Planned, root: Path, declared: Mapping[str, str]) -> Source:
+    """The source that a plan's input describes. Nothing outside is touched."""
+    kind = kind_of(planned.source_type, planned.uri)
+    return factory_of(kind, where=planned.span)(planned.uri, planned.properties, root=root, declared=declared)
+
+
+def factory_of(kind: str | None, *, where: Span | str | None = None) -> SourceFactory:
+    """The class for this kind, ours or a third party's, or an error that says what there is."""
+    if kind == "file":
+        from velo_dagster.sources.files import FileSource
+
+        return FileSource
+    for point in entry_points(group=GROUP):
+        if point.name == kind:
+            return point.load()
+    raise _unsupported(kind, where)
+
+
+def _unsupported(kind: str | None, where: Span | str | None) -> UnsupportedSource:
+    known = ["file", *sorted(point.name for point in entry_points(group=GROUP))]
+    if kind in _KINDS.values():
+        what = f"Sources of kind '{kind}' are not supported yet."
+        step = f"This version reads: {', '.join(known)}."
+    else:
+        near = difflib.get_close_matches(str(kind), {*known, *_KINDS}, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        what = f"'{kind}' is not a kind of source.{hint}"
+        step = f"This version reads: {', '.join(known)}; packages add kinds by the entry point group '{GROUP}'."
+    return UnsupportedSource(what, where=where, steps=[step])

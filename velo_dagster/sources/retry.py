@@ -1,0 +1,229 @@
+"""Waiting for a source: how long between two tries, when to give up, and what was counted on the way.
+
+Only errors of type `Transient` are worth another try. Clock and sleep are given by the caller, so a test waits in no time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, TypeVar
+
+import tenacity
+
+from velo_dagster.errors import Transient
+from velo_dagster.sources.errors import BadProperty, SourceError
+
+T = TypeVar("T")
+Strategy = Literal["fixed", "linear", "exponential"]
+
+_STRATEGIES: dict[str, Strategy] = {
+    "fixed": "fixed",
+    "linear": "linear",
+    "exponential": "exponential",
+    "exp": "exponential",
+}
+_MULTIPLIER = Decimal("1.5")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long a started load waits for a source, and how often it looks. All times are seconds."""
+
+    timeout: Decimal = Decimal(0)
+    interval: Decimal = Decimal(2)
+    strategy: Strategy = "exponential"
+    multiplier: Decimal = _MULTIPLIER
+    increment: Decimal | None = None
+    max_delay: Decimal = Decimal(120)
+
+    def delay(self, attempt: int) -> Decimal:
+        """Seconds to wait after try number `attempt`, counted from 0.
+
+        >>> [str(RetryPolicy(interval=Decimal(1)).delay(n)) for n in (0, 1, 2, 3, 1000)]
+        ['1', '1.5', '2.25', '3.375', '120']
+        """
+        if self.strategy == "fixed":
+            return self.interval
+        if self.strategy == "linear":
+            step = self.interval if self.increment is None else self.increment
+            return min(self.interval + step * attempt, self.max_delay)
+        return self._exponential(attempt)
+
+    def _exponential(self, attempt: int) -> Decimal:
+        # Multiplied step by step and stopped at the cap: a power of a large attempt would overflow.
+        delay = self.interval
+        if delay == 0 or self.multiplier <= 1:
+            return min(delay, self.max_delay)
+        for _ in range(attempt):
+            if delay >= self.max_delay:
+                break
+            delay *= self.multiplier
+        return min(delay, self.max_delay)
+
+
+@dataclass
+class RetryMetrics:
+    """What was counted while waiting; shown in the source's metadata."""
+
+    attempts: int = 0
+    successes: int = 0
+    timeouts: int = 0
+    categories: Counter[str] = field(default_factory=Counter)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "attempts": self.attempts,
+            "successes": self.successes,
+            "timeouts": self.timeouts,
+            "errors": dict(sorted(self.categories.items())),
+        }
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time as the retry sees it: seconds that only rise, and a way to let them pass."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def call(
+    attempt: Callable[[], T],
+    policy: RetryPolicy,
+    *,
+    waiting_for: str,
+    metrics: RetryMetrics | None = None,
+    clock: Clock | None = None,
+    on_wait: Callable[[SourceError, float], None] | None = None,
+) -> T:
+    """Try until it works, the time is up, or an error comes that waiting can't mend. `waiting_for` names it in the message."""
+    metrics = metrics if metrics is not None else RetryMetrics()
+    clock = clock or Clock()
+    started = clock.monotonic()
+    deadline = started + float(policy.timeout)
+
+    def counted() -> T:
+        metrics.attempts += 1
+        try:
+            result = attempt()
+        except SourceError as error:
+            metrics.categories[error.category] += 1
+            raise
+        metrics.successes += 1
+        return result
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        # The last wait is shortened to the deadline, so that there is always one try at its very end.
+        left = max(deadline - clock.monotonic(), 0.0)
+        return min(float(policy.delay(state.attempt_number - 1)), left)
+
+    def told(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if on_wait and isinstance(error, SourceError):
+            on_wait(error, float(state.upcoming_sleep))
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, SourceError) and isinstance(error, Transient)),
+        stop=lambda state: clock.monotonic() >= deadline,
+        wait=wait,
+        sleep=clock.sleep,
+        before_sleep=told,
+        reraise=True,
+    )
+    try:
+        return retrying(counted)
+    except SourceError as error:
+        if policy.timeout == 0 or not isinstance(error, Transient):
+            raise
+        metrics.timeouts += 1
+        raise error.after_waiting(shown_seconds(policy.timeout), waiting_for) from error
+
+
+def shown_seconds(seconds: Decimal) -> str:
+    """
+    >>> shown_seconds(Decimal("2")), shown_seconds(Decimal("0.5")), shown_seconds(Decimal("300"))
+    ('2s', '0.5s', '300s')
+    """
+    return f"{seconds.normalize():f}s"
+
+
+def policy_of(
+    properties: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> tuple[RetryPolicy, tuple[str, ...]]:
+    """The policy that resolved properties and the environment describe, and warnings about what could not be used."""
+    environ = os.environ if environ is None else environ
+    warnings: list[str] = []
+    interval = _seconds(properties, "retry.interval", environ, "RETRY_INTERVAL_SECS", Decimal(2))
+    policy = RetryPolicy(
+        timeout=properties.get("wait.timeout", Decimal(0)),
+        interval=interval,
+        strategy=_strategy(properties, environ, warnings),
+        multiplier=_multiplier(properties, environ, warnings),
+        increment=properties.get("retry.increment"),
+        max_delay=_seconds(properties, "retry.max.delay", environ, "RETRY_MAX_DELAY_SECS", Decimal(120)),
+    )
+    return policy, tuple(warnings)
+
+
+def from_environment(environ: Mapping[str, str], name: str) -> tuple[str, str] | None:
+    """The variable and its value: `VELO_name` first, `VELOSTREAM_name` else."""
+    for prefix in ("VELO_", "VELOSTREAM_"):
+        value = environ.get(prefix + name)
+        if value is not None and value.strip():
+            return prefix + name, value.strip()
+    return None
+
+
+def _seconds(
+    properties: Mapping[str, Any], key: str, environ: Mapping[str, str], variable: str, default: Decimal
+) -> Decimal:
+    if properties.get(key) is not None:
+        return properties[key]
+    found = from_environment(environ, variable)
+    if found is None:
+        return default
+    value = _decimal(found[1])
+    if value is None or value < 0:
+        raise BadProperty(found[0], found[1], "a number of seconds")
+    return value
+
+
+def _strategy(properties: Mapping[str, Any], environ: Mapping[str, str], warnings: list[str]) -> Strategy:
+    key, value = "retry.strategy", properties.get("retry.strategy")
+    if value is None:
+        found = from_environment(environ, "RETRY_STRATEGY")
+        if found is None:
+            return "exponential"
+        key, value = found
+    strategy = _STRATEGIES.get(str(value).strip().lower())
+    if strategy is None:
+        warnings.append(f"'{key}' = '{value}' is not one of fixed, linear, exponential (exp); fixed is used.")
+        return "fixed"
+    return strategy
+
+
+def _multiplier(properties: Mapping[str, Any], environ: Mapping[str, str], warnings: list[str]) -> Decimal:
+    key, value = "retry.multiplier", properties.get("retry.multiplier")
+    if value is None:
+        found = from_environment(environ, "RETRY_MULTIPLIER")
+        if found is None:
+            return _MULTIPLIER
+        key, value = found
+    number = _decimal(str(value))
+    if number is None or number < 1:
+        warnings.append(f"'{key}' = '{value}' is not a number of at least 1; {_MULTIPLIER} is used.")
+        return _MULTIPLIER
+    return number
+
+
+def _decimal(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text.strip())
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None

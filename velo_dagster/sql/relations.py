@@ -1,0 +1,103 @@
+"""Which relations of a query are inputs, and what they are called.
+
+A relation is an input unless a WITH clause in whose reach it stands defines its name, or it is a function, VALUES or subquery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlglot import exp
+
+from velo_dagster.errors import Span
+from velo_dagster.sql.dialect import Refusal
+from velo_dagster.sql.statements import InputRef
+
+
+def input_tables(tree: exp.Expr) -> Iterator[exp.Table]:
+    """The relations that read an input, in the order of the text."""
+    tables = [
+        table
+        for table in tree.find_all(exp.Table)
+        if "name_span" in table.meta and ("uri" in table.meta or not _is_common_table(table))
+    ]
+    return iter(sorted(tables, key=lambda table: table.meta["name_span"]))
+
+
+def _is_common_table(table: exp.Table) -> bool:
+    """Whether a WITH clause defines the name: an earlier one of the same clause, one of an outer query, or, if RECURSIVE, itself."""
+    if table.args.get("db"):
+        return False
+    name = table.name.casefold()
+    child: exp.Expr = table
+    inside: exp.CTE | None = None
+    while child.parent is not None:
+        if isinstance(child, exp.CTE):
+            inside = child
+        parent = child.parent
+        clause = parent.args.get("with_")
+        if clause is not None:
+            visible = clause.expressions
+            if child is clause and inside is not None:
+                at = next(i for i, cte in enumerate(visible) if cte is inside)
+                visible = visible[: at + 1] if clause.args.get("recursive") else visible[:at]
+            if any(cte.alias.casefold() == name for cte in visible):
+                return True
+        child = parent
+    return False
+
+
+def read_inputs(tree: exp.Expr, place: Callable[[int], Span]) -> tuple[InputRef, ...]:
+    """The inputs of a query; marks each relation with its input's name (`meta["input"]`)."""
+    found: dict[tuple[object, ...], InputRef] = {}
+    uris = 0
+    for table in input_tables(tree):
+        start = table.meta["name_span"][0]
+        properties = _properties(table)
+        uri = table.meta.get("uri")
+        if uri is None:
+            _check_name(table, start)
+        key = (uri, tuple(sorted(properties.items()))) if uri else (table.name.casefold(), tuple(sorted(properties.items())))
+        ref = found.get(key)
+        if ref is None:
+            same = [r for r in found.values() if uri is None and r.uri is None and r.name.casefold() == table.name.casefold()]
+            if same:
+                ref = _merge(same[0], properties, start)
+                found = {k: ref if r is same[0] else r for k, r in found.items()}
+            else:
+                name = f"_input_{uris}" if uri else table.name
+                uris += uri is not None
+                ref = InputRef(name, uri, properties, place(start))
+            found[key] = ref
+        table.meta["input"] = ref.name
+    unique: dict[str, InputRef] = {ref.name: ref for ref in found.values()}
+    return tuple(unique.values())
+
+
+def _merge(ref: InputRef, properties: dict[str, str], start: int) -> InputRef:
+    """A name is one input: its properties may stand at any one of its relations, and must not contradict."""
+    if ref.properties and properties:
+        raise Refusal(
+            "E127",
+            f"'{ref.name}' is read twice with different properties.",
+            start,
+            ["Give the properties once, or close the statement with WITH (…), which counts for all."],
+        )
+    return InputRef(ref.name, ref.uri, ref.properties or properties, ref.span)
+
+
+def _properties(table: exp.Table) -> dict[str, str]:
+    return dict(next((hint.meta["properties"] for hint in table.args.get("hints") or () if hint.meta.get("properties")), {}))
+
+
+def _check_name(table: exp.Table, start: int) -> None:
+    if table.args.get("db"):
+        full = ".".join(part.name for part in table.parts)
+        raise Refusal(
+            "E122",
+            f"'{full}' has more than one part; tables have a name without dots.",
+            start,
+            ["Name the table alone.", "Name a file by its URI: FROM file:///data/a.parquet"],
+        )
+    if table.args.get("version") or table.args.get("when"):
+        raise Refusal("E208", "Reading an older version of an input is not supported yet.", start)

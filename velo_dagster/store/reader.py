@@ -1,0 +1,142 @@
+"""Reading tables without a JVM: their columns, their row count, their rows.
+
+Our tables keep to what the JVM-free reader knows in full (no deletion vectors, no column mapping), so what it returns
+is what Spark would. Hidden columns are left out everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from velo_dagster.errors import Terminal, VeloError
+from velo_dagster.sql.names import is_hidden
+from velo_dagster.sql.problems import nearest
+from velo_dagster.store.table import REJECTED, Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    from deltalake import DeltaTable
+
+ATTEMPT = "attempt"
+
+
+class UnknownTable(Terminal, VeloError):
+    """A name that no table of the warehouse has."""
+
+    code = "Q601"
+
+    def __init__(self, name: str, warehouse: Warehouse) -> None:
+        known = warehouse.names()
+        near = nearest(name, known)
+        there = (
+            f"It holds {', '.join(known[:20])}{' and more' if len(known) > 20 else ''}." if known else "It is empty."
+        )
+        super().__init__(
+            f"There is no table '{name}' in the warehouse {warehouse.root}. {there}",
+            steps=(
+                *((f"Perhaps you mean {' or '.join(near)}.",) if near else ()),
+                "Load it first: velo-dagster load PATH",
+                "Or name another warehouse: --warehouse DIR, or VELO_WAREHOUSE.",
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that users see, with Delta's name for its type (`long`, `decimal(18,2)`, `struct`, ...)."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table at one version: whatever is committed meanwhile, all reads of it agree."""
+
+    name: str
+    delta: DeltaTable
+    attempts: frozenset[str] | None = None
+
+    @property
+    def version(self) -> int:
+        return self.delta.version()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        fields = self.delta.schema().fields
+        return tuple(Column(one.name, _type_name(one.type)) for one in fields if not is_hidden(one.name))
+
+    def dataset(self) -> ds.Dataset:
+        """All rows, hidden columns included, read only as far as they are asked for."""
+        import pyarrow.dataset as ds
+
+        whole = self.delta.to_pyarrow_dataset()
+        return whole if self.attempts is None else whole.filter(ds.field(ATTEMPT).isin(sorted(self.attempts)))
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows, in no particular order; all visible columns, or those named."""
+        names = [column.name for column in self.columns]
+        return self.dataset().to_table(columns=names if columns is None else list(columns))
+
+    def count(self) -> int:
+        """How many rows there are: from the log, where every file's commit says so; else by reading the files' ends."""
+        import pyarrow as pa
+
+        if self.attempts is not None:
+            return self.dataset().count_rows()
+        counts = pa.record_batch(self.delta.get_add_actions(flatten=True)).column("num_records")
+        return self.dataset().count_rows() if counts.null_count else sum(counts.to_pylist())
+
+
+def open_table(path: Path | str, version: int | None = None) -> OpenTable:
+    """The Delta table in a folder, at its newest version or the one given."""
+    from deltalake import DeltaTable
+
+    return OpenTable(Path(path).name, DeltaTable(str(path), version=version))
+
+
+def open_named(warehouse: Warehouse, name: str) -> OpenTable:
+    """A table of the warehouse by its name, in any case. Of rejected rows only those of committed loads are there."""
+    known = {one.lower(): one for one in warehouse.names()}
+    base = name.lower().removesuffix(REJECTED)
+    if base not in known:
+        raise UnknownTable(name, warehouse)
+    if base == name.lower():
+        return open_table(warehouse.table(name).path)
+    if warehouse.rejected(base).opened() is None:
+        raise UnknownTable(name, warehouse)
+    return OpenTable(name, open_table(warehouse.rejected(base).path).delta, committed_attempts(warehouse, base))
+
+
+def committed_attempts(warehouse: Warehouse, name: str) -> frozenset[str]:
+    """The attempts whose rejected rows count: those that the table's newest load names, itself or by its landings."""
+    record = warehouse.table(name).record()
+    if record is None:
+        return frozenset()
+    attempts = set(record.rejects)
+    for position in record.positions.values():
+        if isinstance(position, dict) and "load" in position and "table" in position:
+            landing = warehouse.table(position["table"])
+            made = next((one for one in landing.history() if one.load == position["load"]), None)
+            attempts |= set(made.rejects) if made else set()
+    return frozenset(attempts)
+
+
+def visible_columns(path: Path | str) -> tuple[str, ...]:
+    """The names of a table's columns as `SELECT *` shows them."""
+    return tuple(column.name for column in open_table(path).columns)
+
+
+def to_arrow(path: Path | str, version: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table's rows at a version, without the hidden columns."""
+    return open_table(path, version).to_arrow(columns)
+
+
+def _type_name(type_: object) -> str:
+    """Delta's own word for a primitive type; only its kind for a nested one."""
+    told = getattr(type_, "type", None)
+    return told if isinstance(told, str) else type(type_).__name__
