@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -56,16 +57,20 @@ def generate(folder: Path, kind: str, rows: int, step: int = 250_000) -> None:
             file.write(b"id,account,amount,status,category,at\n")
         for start in range(0, rows, step):
             batch = table(start, min(step, rows - start))
-            at = pa.compute.strftime(batch["at"], format="%Y-%m-%dT%H:%M:%S")
-            batch = batch.set_column(5, "at", pa.compute.utf8_slice_codeunits(at, 0, 19))
             if kind == "csv":
                 options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
-                pa.csv.write_csv(batch, file, options)
+                pa.csv.write_csv(with_written_times(batch), file, options)
             else:
                 file.write(json_lines(batch))
 
 
+def with_written_times(batch: pa.Table) -> pa.Table:
+    at = pa.compute.strftime(batch["at"], format="%Y-%m-%dT%H:%M:%S")
+    return batch.set_column(5, "at", pa.compute.utf8_slice_codeunits(at, 0, 19))
+
+
 def json_lines(batch: pa.Table) -> bytes:
+    batch = with_written_times(batch)
     columns = [column.to_pylist() for column in batch.columns]
     line = '{{"id":{},"account":"{}","amount":{},"status":"{}","category":"{}","at":"{}"}}\n'
     return "".join(line.format(*row) for row in zip(*columns, strict=True)).encode()

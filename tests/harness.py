@@ -89,7 +89,9 @@ class Play:
             connection.execute("SET TimeZone = 'UTC'")
             return multiset(connection.sql(query.replace("{data}", str(self.folder))).arrow())
 
-    def command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def command(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "velo_dagster.cli", *arguments],
             cwd=self.folder,

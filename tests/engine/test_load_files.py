@@ -150,7 +150,9 @@ def test_changed_statement_starts_the_table_over(orders: Play):
 
 def test_missing_file_blocks_only_its_table(play: Play):
     play.write("a.sql", "CREATE TABLE here AS SELECT * FROM file://here.jsonl;")
-    play.write("b.sql", "CREATE TABLE gone AS SELECT * FROM file://gone.jsonl; CREATE TABLE after AS SELECT * FROM gone;")
+    play.write(
+        "b.sql", "CREATE TABLE gone AS SELECT * FROM file://gone.jsonl; CREATE TABLE after AS SELECT * FROM gone;"
+    )
     play.write("here.jsonl", '{"a": 1}\n')
     reports = play.load()
     assert {name: report.outcome for name, report in reports.items()} == {
@@ -166,7 +168,10 @@ def test_missing_file_blocks_only_its_table(play: Play):
 
 
 def test_empty_source_is_no_rows_yet_and_comes_up_by_itself(play: Play):
-    play.write("a.sql", "CREATE TABLE a AS SELECT * FROM file://a.jsonl; CREATE TABLE n AS SELECT COUNT(*) c FROM file://a.jsonl;")
+    play.write(
+        "a.sql",
+        "CREATE TABLE a AS SELECT * FROM file://a.jsonl; CREATE TABLE n AS SELECT COUNT(*) c FROM file://a.jsonl;",
+    )
     play.write("a.jsonl", "")
     reports = play.loaded()
     assert {report.outcome for report in reports.values()} == {Outcome.NO_ROWS}

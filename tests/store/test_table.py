@@ -34,7 +34,9 @@ def test_no_table_has_no_record(table: Table):
 
 def test_record_comes_back_as_it_was_committed(spark, table: Table):
     positions = {"source": {"files": {"a.csv": {"read": 3}}}}
-    made = table.commit(spark, record(1, "a", positions=positions, schema=(("id", "BIGINT"), ("x", None))), rows(spark, table, 3))
+    made = table.commit(
+        spark, record(1, "a", positions=positions, schema=(("id", "BIGINT"), ("x", None))), rows(spark, table, 3)
+    )
     assert made == table.record()
     assert (made.version, made.positions, made.schema) == (0, positions, (("id", "BIGINT"), ("x", None)))
     assert made.rows_changed == 3

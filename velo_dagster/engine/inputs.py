@@ -51,14 +51,17 @@ class TableInput:
             return f"{self.table.name} was not read before"
         if self.since["id"] != self.table_id:
             return f"{self.table.name} is another table than before"
-        return ""
+        loads = self.table.loads_since(self.since["load"])
+        if loads is None:
+            return f"the log of {self.table.name} no longer holds all of its changes"
+        full = next((load for load in loads if load.method == "full"), None)
+        return f"{self.table.name} was recomputed ({full.reason})" if full else ""
 
     def snapshot(self, spark: SparkSession) -> DataFrame:
         return self.table.snapshot(spark, self.version)
 
     def changes(self, spark: SparkSession) -> Changes:
         """What changed since the committed position, read at once: only then is it known that all of it can be."""
-        from pyspark.errors import PySparkException
         from pyspark.sql import functions as f
 
         obstacle = self.gap()
@@ -68,7 +71,7 @@ class TableInput:
             rows = self.table.changes(spark, self.since["version"], self.version).cache()
             inserted = f.col("_change_type") == "insert"
             count, removed = rows.agg(f.count(f.lit(1)), f.count(f.when(~inserted, 1))).collect()[0]
-        except PySparkException as error:
+        except Exception as error:  # noqa: BLE001 - whatever the reason, recomputing is exact, and says it
             return Changes(None, f"changes of {self.table.name} cannot be read: {first_line(error)}")
         return Changes(rows.drop(*CHANGE_COLUMNS), "", count, removed)
 

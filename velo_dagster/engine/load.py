@@ -32,17 +32,16 @@ from velo_dagster.engine.refresh.work import Work, Write
 from velo_dagster.engine.report import LoadReport, Outcome
 from velo_dagster.engine.session import Engine, Session
 from velo_dagster.engine.source_load import LoadOptions, SourceLoad, SourceOutcome
+from velo_dagster.engine.supported import check_supported
 from velo_dagster.errors import Transient, VeloError
 from velo_dagster.plan.project import PlannedInput, Project, TablePlan
-from velo_dagster.sources.contract import Source
 from velo_dagster.sources.registry import open_source
+from velo_dagster.sql.columns import plain_columns
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import Overtaken, Table, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-OpenSource = Callable[[Project, PlannedInput, Mapping[str, str]], Source]
 
 
 @dataclass
@@ -72,7 +71,7 @@ class Loader:
             except VeloError as error:
                 outcome = Outcome.BLOCKED if isinstance(error, Transient) else Outcome.FAILED
                 report = LoadReport(plan.name, outcome, error=error, ready=False)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - every failure becomes a report, with its cause
                 report = LoadReport(plan.name, Outcome.FAILED, error=as_velo_error(error, plan), ready=False)
         return replace(report, seconds=time.monotonic() - started)
 
@@ -85,8 +84,10 @@ class _TableLoad:
     options: LoadOptions
     notes: list[str] = field(default_factory=list)
     rows_read: int = 0
+    ready: bool = True
 
     def run(self) -> LoadReport:
+        check_supported(self.plan)
         if self._reads_source_directly():
             report = self._report_source(self._source_load(self._target(), self.plan.inputs[0], None).run(*self._how()))
         else:
@@ -112,7 +113,8 @@ class _TableLoad:
     def _source_load(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceLoad:
         """The load of one source, into the table itself or into a landing of it."""
         statement = self.plan.statement
-        source = open_source(planned, self.loader.project.root, declared_types(self.plan, planned))
+        types = declared_types(self.plan)
+        source = open_source(planned, self.loader.project.root, types)
 
         def select(spark: SparkSession, rows: DataFrame) -> DataFrame:
             return rows if landing is not None else declared(mapped(spark, statement, rows), statement)
@@ -121,7 +123,7 @@ class _TableLoad:
             target=target,
             rejected=self.loader.warehouse.rejected(self.plan.name),
             source=source,
-            fingerprint=self.plan.fingerprint if landing is None else planned.fingerprint,
+            fingerprint=self.plan.fingerprint if landing is None else landing_fingerprint(planned, types),
             mapped=select,
             system_columns=planned.system_columns,
             keep_rejected=source.keeps_bad_rows,
@@ -173,6 +175,9 @@ class _TableLoad:
             record = result.record
             if record is None:
                 return None
+            if result.outcome is not Outcome.UNCHANGED:
+                maintain(table, record.load, self.session)
+            self.ready = self.ready and record.ready
         else:
             assert planned.table is not None
             table = self.loader.warehouse.table(planned.table)
@@ -194,12 +199,13 @@ class _TableLoad:
             reason=write.reason,
             fingerprint=self.plan.fingerprint,
             positions={one.name: one.position for one in inputs},
+            ready=self.ready,
         )
         crash_point("before-commit")
         made = target.commit(spark, new, write.run)
         crash_point("after-commit")
         outcome = Outcome.BULK if record is None else Outcome.INCREMENT
-        return _report(self.plan, outcome, made, self.rows_read)
+        return _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))
 
     def _write(self, work: Work) -> Write:
         method = self.plan.refresh.method
@@ -225,16 +231,15 @@ def _report(plan: TablePlan, outcome: Outcome, made: Record, rows_read: int) -> 
     )
 
 
-def declared_types(plan: TablePlan, planned: PlannedInput) -> dict[str, str]:
+def declared_types(plan: TablePlan) -> dict[str, str]:
     """Declared types of those source columns that the SELECT takes as they are: bad values are then found where they
     stand, with file and line, instead of failing a cast later."""
-    from velo_dagster.sql.spark import plain_columns
-
     if len(plan.inputs) != 1:
         return {}
-    types = {column.name.lower(): column.type for column in plan.statement.columns}
-    return {
-        source: types[output.lower()]
-        for source, output in plain_columns(plan.statement, tuple(types))
-        if output.lower() in types
-    }
+    types = {column.name: column.type for column in plan.statement.columns}
+    return {source: types[output] for output, source in plain_columns(plan.statement, types).items()}
+
+
+def landing_fingerprint(planned: PlannedInput, declared: Mapping[str, str]) -> str:
+    """What the rows of a landing depend on: the source, how it is typed, and which system columns it keeps."""
+    return " ".join([planned.fingerprint, *planned.system_columns, *(f"{k}:{v}" for k, v in sorted(declared.items()))])

@@ -96,7 +96,7 @@ class _Attempt:
         crash_point("after-end")
         scan = self.job.source.scan(self.since, until)
         if record is not None and self.since is not None and scan.empty:
-            return SourceOutcome(Outcome.UNCHANGED, record)
+            return SourceOutcome(Outcome.UNCHANGED, record, notes=self._notes())
         if self.since is not None and scan.removed is not None:
             scan = self._without_removed(scan, until)
         return self._read_and_commit(record, scan, until, goal)
@@ -158,7 +158,7 @@ class _Attempt:
                 if proven or self.schema == guess:
                     raise
                 proven = True
-        return SourceOutcome(Outcome.NO_ROWS, record)
+        return SourceOutcome(Outcome.NO_ROWS, record, notes=self._notes())
 
     def _surveyed(self, scan: Scan, known: Schema) -> Schema:
         """The least types that hold all of the scan, or the bad rows that forbid it."""
@@ -193,7 +193,11 @@ class _Attempt:
         self.job.source.acknowledge(until)
         crash_point("after-acknowledge")
         read = int(observation.get["rows"])
-        return SourceOutcome(Outcome.BULK if self.mode == "bulk" else Outcome.INCREMENT, made, read)
+        outcome = Outcome.BULK if self.mode == "bulk" else Outcome.INCREMENT
+        return SourceOutcome(outcome, made, read, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        return tuple(self.job.source.notes())
 
     def _rows(self, scan: Scan) -> tuple[DataFrame, Observation]:
         from pyspark.sql import Observation

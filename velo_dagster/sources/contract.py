@@ -85,6 +85,12 @@ class Source(ABC):
     increments: ClassVar[bool] = True
 
     label: str
+    keeps_bad_rows: bool
+    """Bad rows are kept aside with their reasons (SendToDLQ)."""
+
+    def notes(self) -> list[str]:
+        """What the last call of `end` has seen and not delivered, in sentences for the user."""
+        return []
 
     @abstractmethod
     def probe(self) -> Probe:

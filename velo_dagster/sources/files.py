@@ -1,34 +1,39 @@
 """Files as a source: a path, a folder or a pattern, read in bulk and in increments.
 
-A row's identity is its file (below the pattern's fixed folder) and where it stands in it: the byte of its record, or the
-row's number in columnar files. Their order, file name then place, is the source's order. What a file is and how far it was
-read is the business of the `files_*` modules; this one puts them together behind the contract.
+A row's identity is its file (below the pattern's fixed folder) and where it stands in it: the byte of its record, or
+the row's number in columnar files. Their order, file name then place, is the source's order. What a file is and how far
+it was read is the business of the `files_*` modules; this one puts them together behind the contract.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 from velo_dagster.sources import files_messages as messages
 from velo_dagster.sources import retry
-from velo_dagster.sources.contract import Position, Probe, Scan, Schema, Source, Survey
+from velo_dagster.sources.contract import BadRow, Position, Probe, Scan, Schema, Source, Survey
 from velo_dagster.sources.errors import SourceError, SourceMisconfigured
 from velo_dagster.sources.files_end import Opened, Rules, advance, same_content
-from velo_dagster.sources.files_formats import FormatSettings, check_one_format, kind_of, reader_of
+from velo_dagster.sources.files_formats import PARQUET, FormatSettings, check_one_format, kind_of, reader_of
 from velo_dagster.sources.files_listing import Location, Stat, list_files, locate
+from velo_dagster.sources.files_parquet import FileSchema, ParquetRead
+from velo_dagster.sources.files_parts import Part, parts_of
 from velo_dagster.sources.files_position import Entry, Files, between, removed_condition
+from velo_dagster.sources.files_read import BAD_ROWS_SHOWN, Reading, columns_of
+from velo_dagster.sources.files_schema import Columns, join_all, make_schema
 from velo_dagster.sources.properties import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PROBE_SECONDS = 5.0
+SAMPLED_PARTS = 16
+SYSTEM_COLUMNS = ("_file", "_line")
 
 
 class FileSource(Source):
@@ -124,7 +129,7 @@ class FileSource(Source):
                     files, listed, self._opened, self.rules, now_ns=self._now_ns(), max_records=max_records
                 )
             except OSError as error:
-                raise messages.from_system(error, self.location, _name_in(error, self.location)) from error
+                raise self._from_system(error) from error
             return found
 
         found = retry.call(
@@ -172,28 +177,144 @@ class FileSource(Source):
     # -- what lies between --------------------------------------------------------------------------------------------
 
     def scan(self, since: Position | None, until: Position) -> Scan:
-        from velo_dagster.sources.files_parts import parts_of
-
         end = Files.parse(until)
         what = between(Files.parse(since), end)
         try:
             parts = tuple(parts_of(what.ranges, end, self._opened))
         except OSError as error:
-            raise messages.from_system(error, self.location, _name_in(error, self.location)) from error
+            raise self._from_system(error) from error
         return Scan(removed_condition(what), parts, sum(part["bytes"] for part in parts))
 
     def reached(self, position: Position, goal: Position) -> bool:
-        """A file that was replaced or removed since holds the goal's rows no more: what is there now is further."""
         have, want = Files.parse(position).entries, Files.parse(goal).entries
-        return all(name not in have or _further(have[name], entry) for name, entry in want.items()) and want.keys() <= {
-            *have,
-            *self._vanished(want),
-        }
+        return all(
+            _holds(have[name], entry) if name in have else not self.location.path(name).exists()
+            for name, entry in want.items()
+        )
 
     def verify(self, scan: Scan, until: Position) -> None:
-        files = Files.parse(until)
+        entries = Files.parse(until).entries
         for name in dict.fromkeys(part["file"] for part in scan.parts):
-            self._check(name, files.entries[name])
+            try:
+                same = self._has(name, entries[name])
+            except OSError as error:
+                raise self._from_system(error) from error
+            if not same:
+                there = self.location.path(name).exists()
+                raise messages.changed(self.location, name, "changed" if there else "disappeared")
 
     def lost(self, position: Position) -> tuple[str, ...]:
-        return tuple(name for name, entry in Files.parse(position).entries.items() if entry.read and not self._has(name, entry))
+        try:
+            entries = Files.parse(position).entries
+            return tuple(name for name, entry in entries.items() if entry.read and not self._has(name, entry))
+        except OSError as error:
+            raise self._from_system(error) from error
+
+    def _has(self, name: str, entry: Entry) -> bool:
+        """Whether the file still has all that the entry says was read."""
+        try:
+            status = self.location.path(name).stat()
+            stat = Stat(status.st_size, status.st_mtime_ns)
+            if stat == Stat(entry.size, entry.mtime_ns) and not entry.fresh:
+                return True
+            return same_content(entry, stat, partial(self._open, name))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    # -- what is in it ------------------------------------------------------------------------------------------------
+
+    def schema(self, scan: Scan, known: Schema) -> Schema:
+        reading = self._reading(())
+        try:
+            seen = join_all(reading.open_part(part).sample() for part in _some(scan.parts))
+        except OSError as error:
+            raise self._from_system(error) from error
+        return self._made(known, seen)
+
+    def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
+        if self._is_parquet(scan):
+            return self._survey_parquet(spark, scan, known)
+        from velo_dagster.sources.files_spark import survey_parts
+
+        found = survey_parts(spark, self._reading(()), scan.parts) if scan.parts else []
+        seen = join_all(columns_of(group) for group in found)
+        bad = [BadRow(*row) for group in found for row in group["bad"]][:BAD_ROWS_SHOWN]
+        return Survey(self._made(known, seen), tuple(bad), sum(group["bad_count"] for group in found))
+
+    def read(self, spark: SparkSession, scan: Scan, schema: Schema, system_columns: Sequence[str] = ()) -> DataFrame:
+        system_columns = self._allowed(system_columns)
+        if self._is_parquet(scan):
+            return self._parquet(schema, self.marks_bad_rows, system_columns).rows(spark, scan.parts, self._typed)
+        from velo_dagster.sources.files_spark import read_rows
+
+        return read_rows(spark, self._reading(schema), scan.parts, schema, system_columns)
+
+    def _survey_parquet(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
+        schema = self._made(known, join_all(dict(self._typed(part["file"])) for part in scan.parts))
+        return Survey(schema, *self._parquet(schema, True, ()).bad_rows(spark, scan.parts, self._typed))
+
+    def _parquet(self, schema: Schema, mark_bad: bool, system_columns: Sequence[str]) -> ParquetRead:
+        declared = frozenset(name.lower() for name in self.declared)
+        return ParquetRead(str(self.location.base), schema, declared, mark_bad, system_columns)
+
+    def _typed(self, name: str) -> FileSchema:
+        """The columns and types that a file itself declares."""
+        try:
+            return tuple(self._opened(name).format.typed_schema(partial(self._open, name)) or ())
+        except OSError as error:
+            raise self._from_system(error) from error
+
+    @staticmethod
+    def _is_parquet(scan: Scan) -> bool:
+        return bool(scan.parts) and scan.parts[0]["kind"] == PARQUET
+
+    def _made(self, known: Schema, seen: Columns) -> Schema:
+        names_itself = self.settings.format in ("json", "jsonl")
+        return make_schema(
+            known,
+            seen,
+            self.declared,
+            self.properties["schema.evolution"],
+            add_declared=names_itself or not (known or seen),
+        )
+
+    def _reading(self, schema: Schema) -> Reading:
+        names = {field.name.lower() for field in schema}
+        return Reading(
+            base=str(self.location.base),
+            settings=self.settings,
+            columns=tuple((field.name, field.type) for field in schema),
+            declared={name: type_ for name, type_ in self.declared.items() if not schema or name.lower() in names},
+            mark_bad=self.marks_bad_rows,
+        )
+
+    def _allowed(self, system_columns: Sequence[str]) -> tuple[str, ...]:
+        unknown = [name for name in system_columns if name not in SYSTEM_COLUMNS]
+        if unknown:
+            raise SourceMisconfigured(
+                f"Files have no column {', '.join(unknown)}.",
+                steps=[f"Rows of files have {' and '.join(SYSTEM_COLUMNS)}."],
+            )
+        return tuple(system_columns)
+
+    def _from_system(self, error: OSError) -> SourceError:
+        """What the system said, about the file that it named."""
+        name = error.filename
+        if isinstance(name, str) and name.startswith(f"{self.location.base}/"):
+            return messages.from_system(error, self.location, name[len(str(self.location.base)) + 1 :])
+        return messages.from_system(error, self.location)
+
+
+def _holds(have: Entry, want: Entry) -> bool:
+    """Whether one entry has all rows of another. A file that was replaced since has what there is now instead."""
+    if have.started != want.started or have.stop is None:
+        return not have.cut
+    return want.stop is not None and have.read >= want.settled
+
+
+def _some(parts: Sequence[Part]) -> Sequence[Part]:
+    """Parts for a sample: the first ones, the last one, and some spread between."""
+    if len(parts) <= SAMPLED_PARTS:
+        return parts
+    step = (len(parts) - 1) / (SAMPLED_PARTS - 1)
+    return [parts[round(number * step)] for number in range(SAMPLED_PARTS)]

@@ -1,12 +1,12 @@
 """Where files end now, given how far they were read: the one place that decides what happened to each file.
 
-A file is unchanged (same size and time of change), has grown (the bytes read before are still there, more follow), is the
-same with a new time of change, or is another file under the same name. Where the hashes did not see every byte, a file
-that changed without growing counts as another: reading it again costs time, trusting it could cost rows.
+A file is unchanged (same size and time of change), has grown (the bytes read before are still there, more follow), is
+the same with a new time of change, or is another file under the same name. Where the hashes did not see every byte, a
+file that changed without growing counts as another: reading it again costs time, trusting it could cost rows.
 
-A last record without a line end: if it is not whole it waits. If it is whole it is taken when the file is new to the table
-(many files simply end without a newline); in a file that was seen growing it waits for its newline, or until the file has
-been quiet for a minute, because the writer may be in the middle of it.
+A last record without a line end: if it is not whole it waits. If it is whole it is taken when the file is new to the
+table (many files simply end without a newline); in a file that was seen growing it waits for its newline, or until the
+file has been quiet for a minute, because the writer may be in the middle of it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ class _Advance:
         if tail.record_end is not None and (quiet or not base.grows):
             stop, tail_open = tail.record_end, tail.complete
         if stop < size:
-            self.notes.append(f"{name}: {size - max(stop, first)} bytes after byte {max(stop, first)} wait for a line end")
+            behind = max(stop, first)
+            self.notes.append(f"{name}: {size - behind} bytes after byte {behind} wait for a line end")
         if stop <= first:
             return nothing
         return self._bounded(replace(base, read=stop, tail_open=tail_open, cut=False), first, file)

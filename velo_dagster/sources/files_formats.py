@@ -1,21 +1,24 @@
 """Which format a file has: from the property, else from its name, and for json from its first byte.
 
-A file's `kind` is a short text such as `csv`, `jsonl+gzip` or `json`, kept in positions, from which an executor makes the
-same reader again.
+A file's `kind` is a short text such as `csv`, `jsonl+gzip` or `json`, kept in positions, from which an executor makes
+the same reader again.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from velo_dagster.sources.errors import SourceMisconfigured
 from velo_dagster.sources.files_hash import Open
-from velo_dagster.sources.formats import FormatOptions, open_format
-from velo_dagster.sources.formats.base import FileFormat
+from velo_dagster.sources.formats import open_format
+from velo_dagster.sources.formats.base import Compression, FileFormat, FormatOptions
+from velo_dagster.sources.formats.lexical import NumberFormat
+from velo_dagster.sources.formats.streams import opened
 
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _FORMATS = {
@@ -108,11 +111,36 @@ def kind_of(settings: FormatSettings, name: str, open_: Open) -> str:
     found, compression = format_of(settings, name)
     if found == "json" and not _is_array(settings, compression, open_):
         found = "jsonl"
+    if name.lower().removesuffix(PurePosixPath(name).suffix if compression else "").endswith(".tsv"):
+        found = f"{found}.tab"
     return found if compression is None else f"{found}+{compression}"
 
 
 @lru_cache(maxsize=64)
-def reader_of(settings: FormatSettings, kind: str, tsv: bool = False) -> FileFormat:
+def reader_of(settings: FormatSettings, kind: str) -> FileFormat:
     """The reader of a kind of file."""
     name, _, compression = kind.partition("+")
-    return open_format(name, _options(settings, compression or None, tsv))
+    name, _, tab = name.partition(".")
+    return open_format(
+        name,
+        FormatOptions(
+            delimiter="\t" if tab and settings.delimiter == "," else settings.delimiter,
+            quote=settings.quote,
+            header=settings.header,
+            skip_lines=settings.skip_lines,
+            encoding=settings.encoding,
+            null_value=settings.null_value,
+            number_format=cast(NumberFormat, settings.number_format),
+            compression=cast(Compression, compression) if compression else None,
+            ignore_unknown=settings.ignore_unknown,
+        ),
+    )
+
+
+def _is_array(settings: FormatSettings, compression: str | None, open_: Open) -> bool:
+    with opened(open_, cast(Compression | None, compression), settings.encoding) as file:
+        while data := file.read(4096):
+            text = data.removeprefix(codecs.BOM_UTF8).lstrip()
+            if text:
+                return text.startswith(b"[")
+    return False

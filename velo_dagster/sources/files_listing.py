@@ -1,8 +1,9 @@
 """From a path or a pattern to the files it means now, each with its size and time of change.
 
-Patterns know `*`, `?`, `[...]`, `{a,b}` within one name and `**` for any number of folders. A folder means the files right
-in it. Names that begin with `.` or `_` are skipped unless the pattern's own part begins so: they are other programs'
-unfinished or private files. A file's name in positions and ids is its path below `base`, the part without a pattern.
+Patterns know `*`, `?`, `[...]`, `{a,b}` within one name and `**` for any number of folders. A folder means the files
+right in it. Names that begin with `.` or `_` are skipped unless the pattern's own part begins so: they are other
+programs' unfinished or private files. A file's name in positions and ids is its path below `base`, the part of what the
+user wrote that has no pattern.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Stat:
 
 @dataclass(frozen=True)
 class Location:
-    """What the user wrote, taken apart. `base` is absolute; `patterns` are relative to it, none means the whole folder."""
+    """What the user wrote, taken apart. `base` is absolute, `patterns` are relative to it; none is the whole folder."""
 
     shown: str
     base: Path

@@ -4,11 +4,11 @@ A position names every file that was delivered: what it looked like, how far it 
 again. Why two positions are enough to say what lies between them:
 
 - `started` is the position's serial number at the time a file was read from its beginning. It rises whenever a file is
-  new, rewritten, truncated, or comes back with other content, and never else. So two entries with the same `started` are
-  two moments of one file that only grew, and the later one holds the earlier one's rows.
-- `tail_open` is the start of a last record that had no line end when it was delivered. More bytes may change that record,
-  so whatever follows such an entry takes it back (`at >= tail_open`) and reads on from there.
-- Entries with different `started` share nothing: all rows of the file are taken back, and it is read from its beginning.
+  new, rewritten, truncated, or comes back with other content, and never else. So two entries with the same `started`
+  are two moments of one file that only grew, and the later one holds the earlier one's rows.
+- `tail_open` is the start of a last record that had no line end when it was delivered. More bytes may change that
+  record, so whatever follows such an entry takes it back (`at >= tail_open`) and reads on from there.
+- Entries with different `started` share nothing: all rows of the file are taken back, and it is read from its start.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Entry:
     """One file of a position.
 
     `read` counts bytes (rows for columnar formats, bytes of the unpacked stream for compressed files). `whole` marks a
-    format that can't grow at its end: it is known by all of its bytes and, unless `cut`, read to its end. `cut` says that a
-    bound stopped the reading at `read`, `grows` that the file was seen growing, `fresh` that it changed so shortly before we
-    looked that its time of change proves nothing, `gone` that it vanished and its rows are kept.
+    format that can't grow at its end: it is known by all of its bytes and, unless `cut`, read to its end. `cut` says
+    that a bound stopped the reading at `read`, `grows` that the file was seen growing, `fresh` that it changed so
+    shortly before we looked that its time of change proves nothing, `gone` that it vanished and its rows are kept.
     """
 
     size: int
@@ -101,7 +101,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes (or rows) of one file that are to be read. `start` 0 is the beginning, header and all; no `stop` is the end."""
+    """Bytes (or rows) of one file to be read. `start` 0 is the beginning, header and all; no `stop` is the end."""
 
     file: str
     start: int

@@ -9,27 +9,28 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from velo_dagster.sources.errors import SourceChanged
+from velo_dagster.sources.errors import SourceChanged, StreamBroken
 from velo_dagster.sources.files_end import same_content
 from velo_dagster.sources.files_formats import FormatSettings, reader_of
 from velo_dagster.sources.files_hash import Open
+from velo_dagster.sources.files_lines import LineCounter
 from velo_dagster.sources.files_listing import Stat
 from velo_dagster.sources.files_parts import Part
 from velo_dagster.sources.files_position import Entry
-from velo_dagster.sources.files_schema import column_names
-from velo_dagster.sources.formats.base import FileFormat
+from velo_dagster.sources.files_schema import Columns, column_names, join_all
+from velo_dagster.sources.formats.base import AT, ERROR, TEXT, BrokenFile, FileFormat
+from velo_dagster.sources.formats.types import Evidence
 
-AT, BAD, TEXT = "_at", "_error", "_text"
-"""Columns that a format adds to its own: where a record begins; why it is bad, and how it reads, or NULL."""
+BAD_ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,7 @@ class Reading:
     mark_bad: bool
 
     def to_text(self, groups: Sequence[Sequence[Part]]) -> str:
-        plain = {
-            "base": self.base,
-            "settings": self.settings.to_json(),
-            "columns": self.columns,
-            "declared": dict(self.declared),
-            "mark_bad": self.mark_bad,
-            "groups": groups,
-        }
+        plain = asdict(self) | {"groups": groups}
         return base64.b64encode(zlib.compress(json.dumps(plain).encode(), 1)).decode()
 
     @staticmethod
@@ -63,9 +57,7 @@ class Reading:
 
     def open_part(self, part: Part) -> OpenPart:
         path = Path(self.base) / part["file"]
-        open_ = partial(path.open, "rb")
-        format_ = reader_of(self.settings, part["kind"])
-        return OpenPart(self, part, path, open_, format_)
+        return OpenPart(self, part, path, partial(path.open, "rb"), reader_of(self.settings, part["kind"]))
 
 
 @dataclass(frozen=True)
@@ -79,34 +71,126 @@ class OpenPart:
     format: FileFormat
 
     @property
-    def start(self) -> int:
-        return self.part["start"] or self.format.body(self.open_, self.part["entry"]["size"])
+    def range(self) -> tuple[int, int | None]:
+        return self.part["start"], self.part["stop"]
 
-    def names(self) -> tuple[str, ...] | None:
-        """The columns' names where the file has a header; None where each record names its own."""
-        return column_names(self.format.names(self.open_)) or None
+    @cached_property
+    def written_names(self) -> tuple[str, ...]:
+        """The columns as the file's head names them; none where each record names its own."""
+        return self.format.names(self.open_)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return column_names(self.written_names)
+
+    @cached_property
+    def lines(self) -> LineCounter:
+        return LineCounter(self.format.options, self.open_)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The part's rows: the columns in their types, then `_at`, `_error`, `_text`."""
-        yield from self.format.batches(
-            self.open_,
-            self.start,
-            self.part["stop"],
-            self.names(),
-            self.reading.columns,
-            frozenset(self.reading.declared),
-            "mark" if self.reading.mark_bad else "fail",
-        )
+        columns, declared = self.reading.columns, frozenset(self.reading.declared)
+        on_bad = "mark" if self.reading.mark_bad else "fail"
+        try:
+            yield from self.format.batches(self.open_, *self.range, self.names or None, columns, declared, on_bad)
+        except BrokenFile as broken:
+            raise self._broken(broken) from broken
         self.check()
+
+    def sample(self) -> Columns:
+        """A look at some of the part's records: what is in which column."""
+        try:
+            typed = self.format.typed_schema(self.open_)
+            if typed is not None:
+                return dict(typed)
+            return self._renamed(self.format.sample(self.open_, *self.range))
+        except BrokenFile as broken:
+            raise self._broken(broken) from broken
+
+    def survey(self) -> dict[str, Any]:
+        """All of the part's records, as plain JSON: what is in which column, the bad rows and their places."""
+        try:
+            typed = self.format.typed_schema(self.open_)
+            found = self.format.survey(self.open_, *self.range, self._declared_as_written())
+        except BrokenFile as broken:
+            raise self._broken(broken) from broken
+        self.check()
+        columns = dict(typed) if typed is not None else self._renamed(found.columns)
+        return {
+            "columns": _plain(columns),
+            "bad": [[self.place(row.offset), row.reason, row.text] for row in found.bad_rows],
+            "bad_count": found.bad_count,
+            "records": found.records,
+        }
+
+    def place(self, at: int) -> str:
+        """Where a record stands, as a user looks for it."""
+        if self.format.typed_schema(self.open_) is not None:
+            return f"{self.path}: row {at + 1}"
+        return f"{self.path}:{self.lines.line_of(at)}"
 
     def check(self) -> None:
         """Fail if the file is not (or no longer) the one that the part's position describes."""
         status = self.path.stat()
-        entry = Entry(**self.part["entry"])
-        now = Stat(status.st_size, status.st_mtime_ns)
-        if (now == Stat(entry.size, entry.mtime_ns) and not entry.fresh) or same_content(entry, now, self.open_):
+        entry, now = Entry(**self.part["entry"]), Stat(status.st_size, status.st_mtime_ns)
+        if now == Stat(entry.size, entry.mtime_ns) and not entry.fresh:
             return
-        raise SourceChanged(f"File '{self.path}' changed while it was being read.")
+        if not same_content(entry, now, self.open_):
+            raise SourceChanged(f"File '{self.path}' changed while it was being read.")
 
-    def place(self, line: int) -> str:
-        return f"{self.path}:{line}"
+    def _renamed(self, found: Mapping[str, Evidence]) -> Columns:
+        """By column name: a head's names are told apart within the head, others are what the records call them."""
+        names = dict(zip(self.written_names, self.names, strict=True))
+        return {names.get(name, name): seen for name, seen in found.items()}
+
+    def _declared_as_written(self) -> dict[str, str]:
+        if not self.written_names:
+            return dict(self.reading.declared)
+        types = {name.lower(): type_ for name, type_ in self.reading.declared.items()}
+        pairs = zip(self.written_names, self.names, strict=True)
+        return {written: types[name.lower()] for written, name in pairs if name.lower() in types}
+
+    def _broken(self, broken: BrokenFile) -> StreamBroken:
+        return StreamBroken(
+            f"File '{self.path}' can't be read: {broken.reason}.",
+            steps=["Put a whole file there, then load again; the table is as it was."],
+        )
+
+
+def join_surveys(surveys: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several parts found, as one, in the order given."""
+    columns: Columns = {}
+    bad: list[list[str]] = []
+    bad_count = records = 0
+    for survey in surveys:
+        columns = join_all([columns, columns_of(survey)])
+        bad += survey["bad"][: BAD_ROWS_SHOWN - len(bad)]
+        bad_count += survey["bad_count"]
+        records += survey["records"]
+    return {"columns": _plain(columns), "bad": bad, "bad_count": bad_count, "records": records}
+
+
+def columns_of(survey: Mapping[str, Any]) -> Columns:
+    """What a survey's plain JSON says about columns."""
+    return {name: Evidence.from_json(seen) if isinstance(seen, dict) else seen for name, seen in survey["columns"]}
+
+
+def _plain(columns: Columns) -> list[list[Any]]:
+    return [[name, seen.to_json() if isinstance(seen, Evidence) else seen] for name, seen in columns.items()]
+
+
+def line_numbers(part: OpenPart, batch: pa.RecordBatch) -> pa.Array:
+    """The number of the line on which each record begins."""
+    return pa.array(part.lines.lines_of(np.asarray(batch.column(AT))), pa.int64())
+
+
+def errors_of(part: OpenPart, batch: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
+    """Place, reason and text of the bad rows; NULL for good ones."""
+    reasons = batch.column(ERROR)
+    if reasons.null_count == len(reasons):
+        return pa.nulls(len(reasons), type_)
+    rows = zip(batch.column(AT).to_pylist(), reasons.to_pylist(), batch.column(TEXT).to_pylist(), strict=True)
+    return pa.array(
+        [None if why is None else {"place": part.place(at), "reason": why, "text": text} for at, why, text in rows],
+        type_,
+    )

@@ -76,7 +76,8 @@ def make_schema(
         for field in known
     ]
     had = {field.name.lower() for field in known}
-    new = [Field(name, fixed.get(name.lower()) or _type(value)) for name, value in seen.items() if name.lower() not in had]
+    unknown = [(name, value) for name, value in seen.items() if name.lower() not in had]
+    new = [Field(name, fixed.get(name.lower()) or _type(value)) for name, value in unknown]
     if known and new:
         new = _evolved(new, evolution)
     have = had | {field.name.lower() for field in new}
@@ -111,9 +112,9 @@ def _widen(known: str | None, seen: Evidence | str | None) -> str | None:
 
 
 def least_evidence(type_: str | None) -> Evidence:
-    """The least evidence that has this type. Joined with new evidence it gives the least type that *may* hold all values.
+    """The least evidence that has this type. Joined with new evidence it gives the least type that *may* hold all.
 
-    Whether it does is known only by reading all of them again, which a load does whenever a type changes.
+    Whether it does is known only by reading everything again, which a load does whenever a type changes.
 
     >>> least_evidence("BIGINT").join(types.number(2, 2)).type()
     'DECIMAL(18,2)'

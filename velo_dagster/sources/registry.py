@@ -7,6 +7,7 @@ callable like `FileSource`.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -47,13 +48,13 @@ class Planned(Protocol):
     @property
     def source_type(self) -> str | None: ...
     @property
-    def uri(self) -> str | None: ...
-    @property
-    def properties(self) -> Mapping[str, str]: ...
-    @property
     def label(self) -> str: ...
     @property
     def span(self) -> Span: ...
+
+    def resolve(self, environ: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
+        """URI and properties with their variables replaced."""
+        ...
 
 
 class SourceFactory(Protocol):
@@ -66,8 +67,8 @@ class SourceFactory(Protocol):
 
 def kind_of(source_type: str | None, uri: str | None) -> str | None:
     """
-    >>> kind_of(None, "postgres://db/orders"), kind_of("file_source", None), kind_of(None, "data/a.csv"), kind_of("x", None)
-    ('database', 'file', 'file', 'x')
+    >>> kind_of(None, "postgres://db/orders"), kind_of("file_source", None), kind_of(None, "data/a.csv")
+    ('database', 'file', 'file')
     """
     scheme = source_type
     if scheme is None and uri is not None:
@@ -77,8 +78,11 @@ def kind_of(source_type: str | None, uri: str | None) -> str | None:
 
 def open_source(planned: Planned, root: Path, declared: Mapping[str, str]) -> Source:
     """The source that a plan's input describes. Nothing outside is touched."""
-    kind = kind_of(planned.source_type, planned.uri)
-    return factory_of(kind, where=planned.span)(planned.uri, planned.properties, root=root, declared=declared)
+    uri, properties = planned.resolve(os.environ)
+    factory = factory_of(kind_of(planned.source_type, uri), where=planned.span)
+    source = factory(uri, properties, root=root, declared=declared)
+    source.label = planned.label
+    return source
 
 
 def factory_of(kind: str | None, *, where: Span | str | None = None) -> SourceFactory:

@@ -1,6 +1,6 @@
 """Waiting for a source: how long between two tries, when to give up, and what was counted on the way.
 
-Only errors of type `Transient` are worth another try. Clock and sleep are given by the caller, so a test waits in no time.
+Only errors of type `Transient` are worth another try. Clock and sleep come from the caller, so a test waits in no time.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def call(
     clock: Clock | None = None,
     on_wait: Callable[[SourceError, float], None] | None = None,
 ) -> T:
-    """Try until it works, the time is up, or an error comes that waiting can't mend. `waiting_for` names it in the message."""
+    """Try until it works, the time is up, or an error comes that waiting can't mend. Messages name `waiting_for`."""
     metrics = metrics if metrics is not None else RetryMetrics()
     clock = clock or Clock()
     started = clock.monotonic()
@@ -128,7 +128,7 @@ def call(
             on_wait(error, float(state.upcoming_sleep))
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(lambda error: isinstance(error, SourceError) and isinstance(error, Transient)),
+        retry=tenacity.retry_if_exception(_worth_another_try),
         stop=lambda state: clock.monotonic() >= deadline,
         wait=wait,
         sleep=clock.sleep,
@@ -142,6 +142,10 @@ def call(
             raise
         metrics.timeouts += 1
         raise error.after_waiting(shown_seconds(policy.timeout), waiting_for) from error
+
+
+def _worth_another_try(error: BaseException) -> bool:
+    return isinstance(error, SourceError) and isinstance(error, Transient)
 
 
 def shown_seconds(seconds: Decimal) -> str:

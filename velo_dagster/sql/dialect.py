@@ -2,7 +2,7 @@
 
 The tree is for understanding a query, not for writing it out again: a generator would have to spell every Spark expression as
 the user did, and any difference is a changed meaning. So the parser leaves marks in the nodes' `meta`, offsets into the text it
-parsed, and `velo_dagster.sql.spark` rewrites the user's own text at those places only. The marks:
+parsed, and `velo_dagster.sql.render` rewrites the user's own text at those places only. The marks:
 
 | node | key | value |
 |---|---|---|
@@ -41,6 +41,9 @@ URI = TokenType.URI_START
 """The token type of a bare URI; Spark's grammar has no other use for it."""
 
 TIME_WINDOWS = ("TUMBLING", "SLIDING", "HOPPING", "SESSION")
+
+_QUANTIFIERS = (TokenType.ANY, TokenType.SOME, TokenType.ALL)
+_LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.NULL, TokenType.DASH)
 
 Span = tuple[int, int]
 
@@ -88,6 +91,14 @@ class Refusal(ParseError):
 class VeloParser(SparkParser):
     """Spark's parser of sqlglot with Velo's additions; see the module's table for what it leaves in the tree."""
 
+    SUPPORTS_TABLE_QUERY = True
+
+    PIPE_SYNTAX_TRANSFORM_PARSERS = {
+        **SparkParser.PIPE_SYNTAX_TRANSFORM_PARSERS,
+        "SET": lambda self, query: self._parse_csv(self._parse_assignment_step) and query,
+        "DROP": lambda self, query: self._parse_csv(self._parse_id_var) and query,
+    }
+
     def __init__(self, dialect: Any = None) -> None:
         super().__init__(dialect=dialect)
         self._clauses: list[list[tuple[str, int, int]]] = []
@@ -119,7 +130,7 @@ class VeloParser(SparkParser):
         at = token if token.text else self._curr
         if not at:
             raise self.refuse("E100", "The statement ends too early.", "Complete it; see what is missing at its end.")
-        raise self.refuse("E100", f"Cannot read the statement at '{self._shown(at)}'.{_tidy(message)}", at=at.start)
+        raise self.refuse("E100", f"Cannot read the statement at '{self._shown(at)}'.{_tidy(message)}", *_QUOTE, at=at.start)
 
     def _shown(self, token: Token) -> str:
         return self.raw(token.start, token.end + 1).split("\n")[0][:60]
@@ -332,7 +343,11 @@ class VeloParser(SparkParser):
 
     def _at_emit(self) -> bool:
         words = (TokenType.VAR, TokenType.FINAL)
-        return self._curr.text.upper() == "EMIT" and self._curr.token_type == TokenType.VAR and self._next.token_type in words
+        return (
+            self._curr.text.upper() == "EMIT"
+            and self._curr.token_type == TokenType.VAR
+            and self._next.token_type in words
+        )
 
     def _parse_emit(self, this: exp.Expr) -> None:
         if not self._at_emit():
@@ -347,6 +362,11 @@ class VeloParser(SparkParser):
             raise self.refuse("E100", "EMIT stands twice.", at=start)
         this.meta["emit"] = (word.lower(), start, self.end_offset())
         self._clauses[-1].append(("emit", start, self.end_offset()))
+
+    def _parse_assignment_step(self) -> exp.Expr | None:
+        """`column = expression` of the pipe step SET."""
+        column = self._parse_id_var()
+        return column if column and self._match(TokenType.EQ) and self._parse_disjunction() else None
 
     # -- expressions ------------------------------------------------------------------------------------------------
 
@@ -366,36 +386,38 @@ class VeloParser(SparkParser):
             return None
         node.meta["start_offset"] = start
         if type(node) in operators.values() and "quantified" not in node.meta:
-            if mark := self._find_quantified(node, start):
+            if mark := self._find_quantified(start):
                 node.meta["quantified"] = mark
         return node
 
-    def _find_quantified(self, node: exp.Expr, start: int) -> Quantified | None:
-        right = node.args["expression"]
-        if isinstance(right, (exp.Any, exp.All)):
-            word = "ANY" if isinstance(right, exp.Any) else "ALL"
-        elif isinstance(right, exp.Anonymous) and right.name.upper() in ("ANY", "SOME", "ALL"):
-            word = right.name.upper()
-        elif isinstance(right, exp.LogicalOr) and isinstance(right.this, exp.Literal):
-            word = "ANY"
-        else:
-            return None
+    def _find_quantified(self, start: int) -> Quantified | None:
+        """The mark for `left op ANY (...)` if that is what was just read.
+
+        `any(x)` and `some(x)` are also aggregates of Spark, so one item in the parentheses is a list only if it is a literal.
+        """
         close, depth, opening = self._index - 1, 0, self._index - 1
         for opening in range(close, -1, -1):
             kind = self._tokens[opening].token_type
             depth += (kind == TokenType.R_PAREN) - (kind == TokenType.L_PAREN)
             if depth == 0:
                 break
+        if opening < 3 or opening == close or self._tokens[opening - 1].token_type not in _QUANTIFIERS:
+            return None
+        subquery = self._tokens[opening + 1].token_type in (TokenType.SELECT, TokenType.WITH)
+        word = "ALL" if self._tokens[opening - 1].token_type == TokenType.ALL else "ANY"
+        items = () if subquery else self._list_items(opening, close)
+        literal = all(t.token_type in _LITERALS for t in self._tokens[opening + 1 : close])
+        if word == "ANY" and len(items) == 1 and not literal:
+            return None
         operator = self._tokens[opening - 2]
-        subquery = isinstance(right, (exp.Any, exp.All)) and isinstance(right.this, exp.Query)
         return Quantified(
             whole=(start, self.end_offset()),
             left=(start, self._tokens[opening - 3].end + 1),
             operator=self.raw(operator.start, operator.end + 1),
-            word="ALL" if word == "ALL" else "ANY",
+            word=word,
             inside=(self._tokens[opening].end + 1, self._tokens[close].start),
             subquery=subquery,
-            items=() if subquery else self._list_items(opening, close),
+            items=items,
         )
 
     def _list_items(self, opening: int, close: int) -> tuple[Span, ...]:
@@ -407,6 +429,13 @@ class VeloParser(SparkParser):
                 items.append((at, token.start))
                 at = token.end + 1
         return (*items, (at, self._tokens[close].start))
+
+    def _parse_term(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        last = self._tokens[max(self._index - 2, 0) : self._index + 1]
+        if [token.token_type for token in last] == [TokenType.GT] * 3 and last[2].start == last[0].start + 2:
+            # `a >>> b`: the parser knows `>>` only, and reads the operand here.
+            self._advance()
+        return super()._parse_term(*args, **kwargs)
 
     def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
         length = self._wildcard_path() if this is not None else 0
@@ -426,7 +455,10 @@ class VeloParser(SparkParser):
             if kinds[:3] == [TokenType.DOT, TokenType.STAR, TokenType.STAR]:
                 index, wildcard = index + 3, True
             elif kinds[:2] == [TokenType.DOT, TokenType.STAR]:
-                if [t.token_type for t in self._tokens[index + 2 : index + 3]] not in ([TokenType.DOT], [TokenType.L_BRACKET]):
+                if [t.token_type for t in self._tokens[index + 2 : index + 3]] not in (
+                    [TokenType.DOT],
+                    [TokenType.L_BRACKET],
+                ):
                     return last
                 index, wildcard = index + 2, True
             elif kinds == [TokenType.L_BRACKET, TokenType.STAR, TokenType.R_BRACKET]:
@@ -461,6 +493,9 @@ class VeloParser(SparkParser):
         return window
 
 
+_QUOTE = ("If a word here is a name, quote it: `name`.",)
+
+
 def _meta(query: exp.Select, index: int) -> dict[str, Any]:
     return query.expressions[index].meta if query.expressions else {}
 
@@ -488,15 +523,30 @@ def _clause(kind: TokenType) -> Callable[[VeloParser], tuple[str, Any]]:
 VeloParser.QUERY_MODIFIER_PARSERS = {kind: _clause(kind) for kind in SparkParser.QUERY_MODIFIER_PARSERS}
 
 
+_PLAIN_WORDS = frozenset(
+    """
+    ALTER ASOF CREATE DROP FETCH GLOB GRANT INSERT ISNULL KILL LOCK NOTNULL OVERLAPS PARTITIONED_BY RETURNING REVOKE ROLLBACK
+    SERDEPROPERTIES STRAIGHT_JOIN UNCACHE XOR
+    """.split()
+)
+"""Words that sqlglot keeps for other languages; in a SELECT of Spark they may name things."""
+
+
 class Velo(Spark):
     """Spark's dialect with bare URIs as tokens and Velo's parser."""
+
+    class Tokenizer(Spark.Tokenizer):
+        KEYWORDS = {word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _PLAIN_WORDS}
 
     Parser = VeloParser
 
     def tokenize(self, sql: str, **options: Any) -> list[Token]:
         masked, uris = mask_uris(sql)
         tokens = super().tokenize(masked, **options)
-        for token in tokens:
+        for token, following in zip(tokens, [*tokens[1:], None], strict=True):
             if token.start in uris:
                 token.token_type, token.text = URI, uris[token.start]
+            elif token.token_type == TokenType.WINDOW and following and following.token_type == TokenType.L_PAREN:
+                # The function; the clause is followed by a name.
+                token.token_type = TokenType.VAR
         return tokens

@@ -21,7 +21,7 @@ AGGREGATES = frozenset(
     tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
     """.split()
 )
-"""One value from many rows. `collect` and `group_concat` are ours: see `velo_dagster.sql.spark`."""
+"""One value from many rows. `collect` and `group_concat` are ours: see `velo_dagster.sql.render`."""
 
 WINDOW_FUNCTIONS = frozenset(
     """

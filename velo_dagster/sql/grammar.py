@@ -120,7 +120,9 @@ class Grammar:
             raise self.p.refuse("E103", "CREATE makes a TABLE or a STREAM.", step)
         stream = self.p._prev.text.upper() == "STREAM"
         if self.p._match_text_seq("IF", "NOT", "EXISTS", advance=False):
-            raise self.p.refuse("E100", "IF NOT EXISTS is not needed: the first load creates the table.", "Leave it out.")
+            raise self.p.refuse(
+                "E100", "IF NOT EXISTS is not needed: the first load creates the table.", "Leave it out."
+            )
         name = self.name("stream" if stream else "table")
         columns = self.columns() if self.p._match(TokenType.L_PAREN) else ()
         if self.p._match(TokenType.ALIAS):
@@ -271,4 +273,6 @@ class Grammar:
 
 
 def _property_keys(properties: dict[str, str]) -> tuple[str, ...]:
-    return tuple(sanitise(key.strip().strip("`")) for key in properties.get("primary.key", "").split(",") if key.strip())
+    return tuple(
+        sanitise(key.strip().strip("`")) for key in properties.get("primary.key", "").split(",") if key.strip()
+    )

@@ -64,7 +64,9 @@ def parse(text: str, file: str) -> tuple[tuple[Statement, ...], tuple[Problem, .
             problems.append(error("E129", "The statement is nested too deeply.", span, "Split it into several tables."))
     if opened:
         span = places.span(opened[0].offset)
-        problems.append(error("E126", "The transaction is never closed.", span, "Write COMMIT; after its last statement."))
+        problems.append(
+            error("E126", "The transaction is never closed.", span, "Write COMMIT; after its last statement.")
+        )
     return tuple(statements), tuple(problems)
 
 
@@ -137,9 +139,7 @@ def _statement(piece: _Piece, places: Places) -> Statement:
     return _grammar(piece, places).statement()
 
 
-def _transaction(
-    begin: _Piece, inner: Sequence[Statement], text: str, commit: _Piece, places: Places
-) -> Transaction:
+def _transaction(begin: _Piece, inner: Sequence[Statement], text: str, commit: _Piece, places: Places) -> Transaction:
     whole = text[begin.offset : commit.offset + len(commit.text)]
     return Transaction(places.span(begin.offset), whole, begin.comments, tuple(inner))
 
@@ -152,6 +152,8 @@ def _unreadable(text: str, places: Places, failure: TokenError) -> Problem:
     """The tokenizer stops at a quote or comment that is never closed, and says where it began."""
     match = re.search(r"from (\d+):(\d+)", str(failure))
     if match is None:
-        return error("E101", "The text cannot be cut into words.", places.span(0), "Look for a quote that is not closed.")
+        return error(
+            "E101", "The text cannot be cut into words.", places.span(0), "Look for a quote that is not closed."
+        )
     span = replace(places.span(0), line=int(match[1]), column=max(int(match[2]), 1))
     return error("E101", "A quote or comment that begins here is never closed.", span, "Close it.")

@@ -49,6 +49,10 @@ def _is_common_table(table: exp.Table) -> bool:
 
 def read_inputs(tree: exp.Expr, place: Callable[[int], Span]) -> tuple[InputRef, ...]:
     """The inputs of a query; marks each relation with its input's name (`meta["input"]`)."""
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Anonymous) and table.this.name.upper() == "IDENTIFIER":
+            at = table.this.meta.get("start", 0)
+            raise Refusal("E122", "IDENTIFIER(…) hides which table is read.", at, ["Name the table itself."])
     found: dict[tuple[object, ...], InputRef] = {}
     uris = 0
     for table in input_tables(tree):
@@ -57,10 +61,18 @@ def read_inputs(tree: exp.Expr, place: Callable[[int], Span]) -> tuple[InputRef,
         uri = table.meta.get("uri")
         if uri is None:
             _check_name(table, start)
-        key = (uri, tuple(sorted(properties.items()))) if uri else (table.name.casefold(), tuple(sorted(properties.items())))
+        key = (
+            (uri, tuple(sorted(properties.items())))
+            if uri
+            else (table.name.casefold(), tuple(sorted(properties.items())))
+        )
         ref = found.get(key)
         if ref is None:
-            same = [r for r in found.values() if uri is None and r.uri is None and r.name.casefold() == table.name.casefold()]
+            same = [
+                r
+                for r in found.values()
+                if uri is None and r.uri is None and r.name.casefold() == table.name.casefold()
+            ]
             if same:
                 ref = _merge(same[0], properties, start)
                 found = {k: ref if r is same[0] else r for k, r in found.items()}
@@ -87,7 +99,9 @@ def _merge(ref: InputRef, properties: dict[str, str], start: int) -> InputRef:
 
 
 def _properties(table: exp.Table) -> dict[str, str]:
-    return dict(next((hint.meta["properties"] for hint in table.args.get("hints") or () if hint.meta.get("properties")), {}))
+    return dict(
+        next((hint.meta["properties"] for hint in table.args.get("hints") or () if hint.meta.get("properties")), {})
+    )
 
 
 def _check_name(table: exp.Table, start: int) -> None:

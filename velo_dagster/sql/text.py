@@ -76,10 +76,14 @@ def _columns(columns: Sequence[st.Column]) -> str:
     return f" ({', '.join(parts)})" if columns else ""
 
 
+def declaration(s: st.CreateTableAs) -> str:
+    """What stands before AS."""
+    return f"CREATE {'STREAM' if s.stream else 'TABLE'} {_name(s.name)}{_columns(s.columns)}"
+
+
 def _create_table_as(s: st.CreateTableAs) -> str:
-    kind = "STREAM" if s.stream else "TABLE"
     into = "" if s.into is None else f" INTO {_string(s.into.uri) if s.into.uri else _name(s.into.name or '')}"
-    return f"CREATE {kind} {_name(s.name)}{_columns(s.columns)} AS {s.query.text}{into}{_with(s.properties)};"
+    return f"{declaration(s)} AS {s.query.text}{into}{_with(s.properties)};"
 
 
 def _create_table(s: st.CreateTable) -> str:

@@ -4,7 +4,7 @@ A statement goes to DuckDB only if every part of it is on the list below, with t
 anything else `NeedsSpark` says why, and Spark answers. The list leaves out whatever the two treat differently or may:
 arithmetic, casts, implicit conversions between text and numbers, floats in groups and sums, backslashes in text.
 What differs but can be put right is written out: where NULLs sort, the type of a sum, names in any case, `*` without
-hidden columns, the names of unnamed results.
+hidden columns, the names of unnamed results, names that Delta refuses.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from velo_dagster.errors import Terminal, VeloError
+from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.problems import nearest
 from velo_dagster.store.plain_types import INTEGERS, NeedsSpark, Typed, alike, comparable, decimal, exact, literal, only
 from velo_dagster.store.reader import Column
@@ -171,7 +172,7 @@ class _Translation:
             relation = self._find_relation(item.table)
             return [self._named(relation, column) for column in relation.columns]
         if isinstance(item, exp.Alias):
-            return [(item.alias, self._value(item.this, aggregates=True))]
+            return [(sanitise(item.alias), self._value(item.this, aggregates=True))]
         return [(_unnamed(item), self._value(item, aggregates=True))]
 
     def _named(self, relation: Relation, column: Column) -> tuple[str, Typed]:
@@ -219,7 +220,9 @@ class _Translation:
                 raise NeedsSpark("ORDER BY a literal")
             return key.name
         if isinstance(key, exp.Column) and not key.table:
-            results = [number for number, (name, _) in enumerate(items, 1) if name.lower() == key.name.lower()]
+            results = [
+                number for number, (name, _) in enumerate(items, 1) if name.lower() == sanitise(key.name).lower()
+            ]
             if len(results) == 1:
                 return str(results[0])
             if results:
@@ -268,7 +271,7 @@ class _Translation:
             (relation, column)
             for relation in relations
             for column in relation.columns
-            if column.name.lower() == node.name.lower()
+            if column.name.lower() == sanitise(node.name).lower()
         ]
         if not found:
             raise UnknownColumn(node.name, [column.name for relation in relations for column in relation.columns])
@@ -359,20 +362,20 @@ class _Translation:
         return f"({' OR '.join(choices)})"
 
     def _like(self, node: exp.Like) -> str:
-        only(node, {"this", "expression"})
+        only(node, {"this", "expression", "negate"})
         value = self._column(node.this)
         pattern = literal(node.expression)
         if value.type != "string" or pattern.text is None:
             raise NeedsSpark("LIKE over something other than text and a literal")
-        return f"({value.sql} LIKE {pattern.sql})"
+        return f"({value.sql} {'NOT ' if node.args.get('negate') else ''}LIKE {pattern.sql})"
 
 
 def _unnamed(item: exp.Expr) -> str:
     """How Spark calls a result that has no alias."""
     if isinstance(item, exp.Column):
-        return item.name
+        return sanitise(item.name)
     if isinstance(item, exp.Count) and isinstance(item.this, exp.Star):
         return "count(1)"
     if isinstance(item, (exp.Count, exp.Sum, exp.Min, exp.Max)) and isinstance(item.this, exp.Column):
-        return f"{item.key}({item.this.name})"
+        return f"{item.key}({sanitise(item.this.name)})"
     raise NeedsSpark("an expression without an alias")

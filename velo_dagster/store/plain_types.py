@@ -47,7 +47,7 @@ def literal(node: exp.Expr) -> Typed:
         return _number(f"-{node.this.name}")
     if isinstance(node, exp.Boolean):
         return Typed(str(node.this).upper(), "boolean")
-    if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
         only(node, {"this", "to"})
         for type_, kind in (("date", exp.DType.DATE), ("timestamp", exp.DType.TIMESTAMPTZ)):
             if node.to.this == kind:

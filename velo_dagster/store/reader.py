@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from velo_dagster.errors import Terminal, VeloError
 from velo_dagster.sql.names import is_hidden
 from velo_dagster.sql.problems import nearest
-from velo_dagster.store.table import REJECTED, Warehouse
+from velo_dagster.store.table import LANDING, REJECTED, Table, Warehouse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,10 +71,18 @@ class OpenTable:
         return tuple(Column(one.name, _type_name(one.type)) for one in fields if not is_hidden(one.name))
 
     def dataset(self) -> ds.Dataset:
-        """All rows, hidden columns included, read only as far as they are asked for."""
+        """All rows, hidden columns included, read only as far as they are asked for.
+
+        Made from the files alone: the dataset that deltalake makes also carries the log's statistics as guarantees, and
+        with those Arrow lets rows through that a filter excludes (`r <= 0` over a file with NaN), or drops others.
+        """
+        import pyarrow as pa
         import pyarrow.dataset as ds
 
-        whole = self.delta.to_pyarrow_dataset()
+        assert not self.delta.metadata().partition_columns, "tables of ours are not partitioned"
+        options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+        schema = pa.schema(self.delta.schema().to_arrow())
+        whole = ds.dataset(self.delta.file_uris(), schema=schema, format=ds.ParquetFileFormat(read_options=options))
         return whole if self.attempts is None else whole.filter(ds.field(ATTEMPT).isin(sorted(self.attempts)))
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -88,7 +96,7 @@ class OpenTable:
 
         if self.attempts is not None:
             return self.dataset().count_rows()
-        counts = pa.record_batch(self.delta.get_add_actions(flatten=True)).column("num_records")
+        counts = pa.table(self.delta.get_add_actions(flatten=True)).column("num_records")
         return self.dataset().count_rows() if counts.null_count else sum(counts.to_pylist())
 
 
@@ -119,11 +127,20 @@ def committed_attempts(warehouse: Warehouse, name: str) -> frozenset[str]:
         return frozenset()
     attempts = set(record.rejects)
     for position in record.positions.values():
-        if isinstance(position, dict) and "load" in position and "table" in position:
-            landing = warehouse.table(position["table"])
-            made = next((one for one in landing.history() if one.load == position["load"]), None)
-            attempts |= set(made.rejects) if made else set()
+        if LANDING in position.get("table", ""):
+            history = warehouse.table(position["table"]).history()
+            attempts.update(*(one.rejects for one in history if one.load == position["load"]))
     return frozenset(attempts)
+
+
+def rejected_rows(table: Table) -> pa.Table:
+    """The bad rows that were kept for a table, each with its reason; none that the table has not committed."""
+    import pyarrow as pa
+
+    warehouse = Warehouse(str(table.path.parent))
+    if warehouse.rejected(table.name).opened() is None:
+        return pa.table({ATTEMPT: pa.array([], pa.string())})
+    return open_named(warehouse, f"{table.name}{REJECTED}").to_arrow()
 
 
 def visible_columns(path: Path | str) -> tuple[str, ...]:

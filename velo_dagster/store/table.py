@@ -145,6 +145,18 @@ class Table:
         table = self.opened()
         return [record for _, record in self._commits(table) if record and record.kind == "load"] if table else []
 
+    def loads_since(self, load: int) -> list[Record] | None:
+        """The loads after `load`, newest first; None if the log no longer reaches back to it."""
+        table = self.opened()
+        found: list[Record] = []
+        for _, record in self._commits(table) if table else ():
+            if record is None or record.kind != "load":
+                continue
+            if record.load <= load:
+                return found
+            found.append(record)
+        return None
+
     def _commits(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], Record | None]]:
         """All commits, newest first; few are read at first, since the newest is nearly always the one looked for."""
         table_id = str(table.metadata().id)
@@ -200,7 +212,9 @@ class Table:
         assert table is not None
         named = {(commit.get("userMetadata") or "") for commit in table.history(FIRST_LOOK)}
         for file in (self.path / FOLDER).glob("*.json"):
-            if time.time() - file.stat().st_mtime > POSITIONS_DAYS * 86400 and not any(file.stem in text for text in named):
+            if time.time() - file.stat().st_mtime > POSITIONS_DAYS * 86400 and not any(
+                file.stem in text for text in named
+            ):
                 file.unlink()
 
     @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import declared
-from velo_dagster.engine.refresh.rows import keys_of, mapped, winners, with_keys
+from velo_dagster.engine.refresh.rows import key_name, keys_of, mapped, winners, with_keys
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def merge(work: Work) -> Write:
         return replace_all(work, _output(work, snapshot), changes.obstacle)
     touched = keys_of(spark, statement, changes.rows).cache()
     rows = _output(work, with_keys(spark, statement, snapshot, touched))
-    if rows.schema != work.target.snapshot(spark).schema:
+    if _types(rows) != _types(work.target.snapshot(spark)):
         return replace_all(work, _output(work, snapshot), "the columns changed")
     return Write("merge", "keys of new or changed rows", lambda: _merge(work, touched, rows), changes.count)
 
@@ -37,6 +37,10 @@ def merge(work: Work) -> Write:
 def _output(work: Work, rows: DataFrame) -> DataFrame:
     statement = work.plan.statement
     return declared(mapped(work.spark, statement, winners(work.spark, statement, rows)), statement)
+
+
+def _types(frame: DataFrame) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in frame.schema}
 
 
 def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
@@ -47,18 +51,18 @@ def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
     rows.withColumn(FOUND, f.lit(True)).createOrReplaceTempView("velo_new")
     touched.createOrReplaceTempView("velo_touched")
     others = ", ".join(f"n.`{name}`" for name in rows.columns if name not in names)
-    keys = ", ".join(f"k.`{name}`" for name in names)
-    match = " AND ".join(f"k.`{name}` <=> n.`{name}`" for name in names)
+    keys = ", ".join(f"k.{key_name(n)} AS `{name}`" for n, name in enumerate(names))
+    match = " AND ".join(f"k.{key_name(n)} <=> n.`{name}`" for n, name in enumerate(names))
     on = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in names)
     differs = " OR ".join(f"NOT (t.`{name}` <=> s.`{name}`)" for name in rows.columns)
     sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in rows.columns)
     columns = ", ".join(f"`{name}`" for name in rows.columns)
     values = ", ".join(f"s.`{name}`" for name in rows.columns)
-    source = f"SELECT {keys}, {others}, n.{FOUND} FROM velo_touched k LEFT JOIN velo_new n ON {match}"
+    items = ", ".join(part for part in (keys, others, f"n.{FOUND}") if part)
+    source = f"SELECT {items} FROM velo_touched k LEFT JOIN velo_new n ON {match}"
     work.spark.sql(
         f"MERGE INTO delta.`{work.target.path}` t USING ({source}) s ON {on} "
         f"WHEN MATCHED AND s.{FOUND} IS NULL THEN DELETE "
         f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {sets} "
         f"WHEN NOT MATCHED AND s.{FOUND} THEN INSERT ({columns}) VALUES ({values})"
     )
-

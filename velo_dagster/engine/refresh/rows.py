@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velo_dagster.sources.contract import ID
-from velo_dagster.sql.spark import RowSelect, row_select
+from velo_dagster.sql.rows import RowSelect, row_select
 from velo_dagster.sql.statements import CreateTableAs
 from velo_dagster.store.table import HIDDEN
 
@@ -17,12 +17,8 @@ RANK = "_velo_rank"
 
 
 def taken_apart(statement: CreateTableAs, rows: DataFrame) -> RowSelect:
-    """The SELECT, with the hidden and system columns that `rows` has kept out of its stars."""
-    from velo_dagster.sql.spark import system_columns
-
-    asked = system_columns(statement.query)
-    hidden = [name for name in rows.columns if name.startswith(HIDDEN) or name in asked]
-    select = row_select(statement, hidden)
+    """The SELECT, with the hidden columns that `rows` has kept out of its stars."""
+    select = row_select(statement, [name for name in rows.columns if name.startswith(HIDDEN)])
     assert select is not None, f"{statement.name} is not a row-by-row SELECT"
     return select
 
@@ -43,17 +39,21 @@ def winners(spark: SparkSession, statement: CreateTableAs, rows: DataFrame) -> D
     keys = ", ".join(expression for _, expression in select.keys)
     order = [ID] if ID in rows.columns else [name for name in rows.columns if not name.startswith(HIDDEN)]
     ranked = ", ".join(f"{select.alias}.`{name}` DESC" for name in order)
-    return spark.sql(
-        f"SELECT {select.alias}.*, row_number() OVER (PARTITION BY {keys} ORDER BY {ranked}) AS {RANK} "
-        f"FROM {VIEW} AS {select.alias}"
-    ).where(f"{RANK} = 1").drop(RANK)
+    return (
+        spark.sql(
+            f"SELECT {select.alias}.*, row_number() OVER (PARTITION BY {keys} ORDER BY {ranked}) AS {RANK} "
+            f"FROM {VIEW} AS {select.alias}"
+        )
+        .where(f"{RANK} = 1")
+        .drop(RANK)
+    )
 
 
 def keys_of(spark: SparkSession, statement: CreateTableAs, rows: DataFrame) -> DataFrame:
-    """The distinct keys of `rows`, named as in the output."""
+    """The distinct keys of `rows`, under hidden names, which no expression of the user's can mean."""
     select = taken_apart(statement, rows)
     rows.createOrReplaceTempView(VIEW)
-    items = ", ".join(f"{expression} AS `{name}`" for name, expression in select.keys)
+    items = ", ".join(f"{expression} AS {key_name(n)}" for n, (_, expression) in enumerate(select.keys))
     return spark.sql(f"SELECT DISTINCT {items} FROM {VIEW} AS {select.alias}")
 
 
@@ -62,5 +62,9 @@ def with_keys(spark: SparkSession, statement: CreateTableAs, rows: DataFrame, ke
     select = taken_apart(statement, rows)
     rows.createOrReplaceTempView(VIEW)
     keys.createOrReplaceTempView("velo_keys")
-    match = " AND ".join(f"velo_keys.`{name}` <=> ({expression})" for name, expression in select.keys)
+    match = " AND ".join(f"{key_name(n)} <=> ({expression})" for n, (_, expression) in enumerate(select.keys))
     return spark.sql(f"SELECT {select.alias}.* FROM {VIEW} AS {select.alias} LEFT SEMI JOIN velo_keys ON {match}")
+
+
+def key_name(number: int) -> str:
+    return f"{HIDDEN}key_{number}"

@@ -1,8 +1,8 @@
 """What every file format promises: bytes in, Arrow out, exactly.
 
 Offsets are bytes of the file; of the unpacked stream for compressed files and for encodings whose bytes do not align
-with characters; rows for formats that bring their own types. A range [start, stop) begins and ends at a record's border;
-`stop` None means to the end, and a `start` of 0 means the first record, after a header if there is one.
+with characters; rows for formats that bring their own types. A range [start, stop) begins and ends at a border between
+records; `stop` None means to the end, and a `start` of 0 means the first record, after a header if there is one.
 
 A value that does not fit its inferred type is a `Misfit`: the caller surveys everything and reads again. A record that
 is broken, or does not fit a type that the user declared, is bad: it ends the read, or is marked in the column `_error`.

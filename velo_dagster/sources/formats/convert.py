@@ -14,13 +14,15 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from velo_dagster.sources.formats import lexical, types
 from velo_dagster.sources.formats.ddl import TIMESTAMP
 from velo_dagster.sources.formats.lexical import BLANKS, DOES_NOT_FIT, NumberFormat
 from velo_dagster.sources.formats.types import MOST_DIGITS, SHORT_DIGITS, Evidence
 
+pc: Any = pyarrow.compute  # its functions are made at run time, out of a type checker's sight
+_FEW = 64
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _MINUS, _POINT, _COLON, _ZERO, _NINE = (ord(mark) for mark in "-.:09")
@@ -45,12 +47,23 @@ def observe(strings: pa.Array, number_format: NumberFormat) -> Evidence:
     """The evidence of a column of text."""
     if strings.null_count == len(strings):
         return types.NOTHING
+    evidence = _observe_each(strings.slice(0, _FEW), number_format)
+    if evidence is types.TEXT or len(strings) <= _FEW:
+        return evidence
+    return _observe_at_once(strings, number_format) or _observe_each(strings, number_format)
+
+
+def _observe_at_once(strings: pa.Array, number_format: NumberFormat) -> Evidence | None:
     evidence = _observe_numbers(strings, number_format)
     if evidence is not None:
         return evidence
-    for type_, found in ((pa.date32(), types.ON_DATE), (pa.bool_(), types.BOOLEAN)):
+    for type_, found in ((pa.date32(), types.ON_DATE), (TIMESTAMP, types.AT_TIME), (pa.bool_(), types.BOOLEAN)):
         if _at_once(strings, type_) is not None:
             return found
+    return None
+
+
+def _observe_each(strings: pa.Array, number_format: NumberFormat) -> Evidence:
     evidence = types.NOTHING
     for text in dict.fromkeys(strings.to_pylist()):
         if text is not None:

@@ -57,7 +57,9 @@ class UnreadableType(Terminal, VeloError):
         self.text = text
         super().__init__(
             f"The type '{text}' cannot be read from a file.",
-            steps=["Declare the column with one of: " + ", ".join(sorted(_SIMPLE)) + ", DECIMAL(p,s), ARRAY, MAP, STRUCT."],
+            steps=[
+                "Declare the column with one of: " + ", ".join(sorted(_SIMPLE)) + ", DECIMAL(p,s), ARRAY, MAP, STRUCT."
+            ],
         )
 
     def __reduce__(self):  # exceptions with their own __init__ must say how to travel between processes
@@ -143,7 +145,9 @@ class _Parser:
             if match is None:
                 raise UnreadableType(text)
             quoted_name, word, mark = match.groups()
-            self.tokens.append((quoted_name.replace("``", "`"), True) if quoted_name is not None else (word or mark, False))
+            self.tokens.append(
+                (quoted_name.replace("``", "`"), True) if quoted_name is not None else (word or mark, False)
+            )
             at = match.end()
         self.at = 0
 

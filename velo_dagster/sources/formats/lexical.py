@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ _INT_LIMITS = {
     pa.int64(): 1 << 63,
 }
 _LONGEST_EXPONENT = 6
+_EXACT = Context(prec=2 * MOST_DIGITS, traps=[Inexact, InvalidOperation])
 
 
 class _DoesNotFit:
@@ -87,7 +88,7 @@ def observe_number(bare: str, number_format: NumberFormat) -> Evidence | None:
 
 
 def _shape(match: re.Match[str]) -> tuple[bool, int, int]:
-    """Whether a number has a point or exponent, its digits before the point and those after it, the exponent applied."""
+    """Whether a number has a point or exponent; its digits before the point and after it, the exponent applied."""
     whole = match[2] or ""
     fraction = (match[3] or match[4] or "")[1:]
     point = match[3] is not None or match[4] is not None or match[5] is not None
@@ -136,12 +137,18 @@ def parse_number(bare: str, type_: pa.DataType, declared: bool = False) -> Any:
     point, digits, scale = _shape(match)
     if pa.types.is_decimal128(type_):
         fits = scale <= type_.scale and digits <= type_.precision - type_.scale
-        return Decimal(bare) if fits else DOES_NOT_FIT
+        return _decimal(bare, type_.scale) if fits else DOES_NOT_FIT
     limit = _INT_LIMITS.get(type_)
     if limit is None or point or digits > 19:
         return DOES_NOT_FIT
     value = int(bare)
     return value if -limit <= value < limit else DOES_NOT_FIT
+
+
+def _decimal(bare: str, scale: int) -> Decimal:
+    """A number that has room in a decimal type; 0e999 is a zero whose exponent says nothing."""
+    zero = not bare.lower().partition("e")[0].strip("+-0.")
+    return Decimal(0 if zero else bare).quantize(Decimal(1).scaleb(-scale), context=_EXACT)
 
 
 def _double(bare: str, match: re.Match[str] | None, type_: pa.DataType) -> Any:

@@ -40,30 +40,28 @@ def opened(open_: Open, compression: Compression | None, encoding: str) -> Binar
     recode = not is_ascii_based(encoding)
     if compression is None and not recode:
         return open_()
-    return cast(BinaryIO, _Stream(open_(), compression, encoding if recode else None))
+    file = open_()
+    pieces = _raw(file)
+    if compression is not None:
+        pieces = _UNPACKERS[compression](pieces)
+    return cast(BinaryIO, Pieces(file, _recoded(pieces, encoding) if recode else pieces))
 
 
-class _Stream:
-    """A file read through a chain of decoders, from its start to its end."""
+class Pieces:
+    """Bytes that come in pieces, as a file that is read forward; closing it closes the file behind it."""
 
-    def __init__(self, file: BinaryIO, compression: Compression | None, encoding: str | None) -> None:
+    def __init__(self, file: BinaryIO, pieces: Iterator[bytes]) -> None:
         self._file = file
-        parts = _raw(file)
-        if compression is not None:
-            parts = _UNPACKERS[compression](parts)
-        self._parts = parts if encoding is None else _recoded(parts, encoding)
+        self._pieces = pieces
         self._rest = b""
         self._at = 0
 
     def read(self, size: int) -> bytes:
-        pieces, have = [self._rest], len(self._rest)
-        while have < size:
-            part = next(self._parts, None)
-            if part is None:
-                break
-            pieces.append(part)
+        parts, have = [self._rest], len(self._rest)
+        while have < size and (part := next(self._pieces, None)) is not None:
+            parts.append(part)
             have += len(part)
-        data = b"".join(pieces)
+        data = b"".join(parts)
         self._rest = data[size:]
         self._at += min(size, have)
         return data[:size]
@@ -78,7 +76,7 @@ class _Stream:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> _Stream:
+    def __enter__(self) -> Pieces:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,40 +89,35 @@ def _raw(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _members(
-    parts: Iterator[bytes], fresh: Callable[[], Any], name: str, errors: tuple[type[Exception], ...]
+    parts: Iterator[bytes],
+    fresh: Callable[[], Any],
+    name: str,
+    errors: tuple[type[Exception], ...],
+    padding: bytes = b"",
 ) -> Iterator[bytes]:
     """One or several packed streams in a row, as `cat a.gz b.gz` makes them. An empty file is an empty stream."""
     unpacker: Any = None
     for data in parts:
         while data:
-            unpacker = unpacker or fresh()
+            if unpacker is None:
+                data = data.lstrip(padding) if padding else data
+                if not data:
+                    break
+                unpacker = fresh()
             try:
                 plain = unpacker.decompress(data)
             except errors as error:
                 raise BrokenFile(f"the {name} stream is broken: {error}") from error
             if plain:
                 yield plain
-            data = b""
-            if unpacker.eof:
-                data, unpacker = unpacker.unused_data, None
+            data, unpacker = (unpacker.unused_data, None) if unpacker.eof else (b"", unpacker)
     if unpacker is not None:
         raise BrokenFile(f"the {name} stream ends in the middle: the file is cut short")
 
 
 def _gzip(parts: Iterator[bytes]) -> Iterator[bytes]:
-    return _members(_padded(parts), lambda: zlib.decompressobj(wbits=31), "gzip", (zlib.error,))
-
-
-def _padded(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Without the zeros that some tools pad a gzip file with at its end."""
-    zeros = 0
-    for part in parts:
-        bare = part.rstrip(b"\0")
-        if bare:
-            yield b"\0" * zeros + part if zeros else part
-            zeros = 0
-        else:
-            zeros += len(part)
+    # Some tools fill a gzip file up with zeros.
+    return _members(parts, lambda: zlib.decompressobj(wbits=31), "gzip", (zlib.error,), padding=b"\0")
 
 
 def _bz2(parts: Iterator[bytes]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ evidence, and it only ever rises with it. From that follows what a load relies o
     if T is the type of some of the values, and every value fits T, then T is the type of all of them.
 
 So a load may infer T from a sample and read with it: either a value does not fit, and everything is surveyed, or T is
-what a survey would have found. It holds because "fits" means nothing but: joining the value's evidence leaves T as it is.
+what a survey would have found. It holds because "fits" means nothing but: joining the value's evidence leaves T as is.
 
 Decisions that a user can see:
 - A number written with superfluous leading zeros ("007") or with a plus sign is text: postcodes and phone numbers keep
@@ -110,7 +110,9 @@ class Evidence:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, without what is at its default."""
         plain: dict[str, Any] = {"kind": self.kind}
-        plain |= {key: getattr(self, key) for key in ("digits", "scale", "point", "wide", "double") if getattr(self, key)}
+        plain |= {
+            key: getattr(self, key) for key in ("digits", "scale", "point", "wide", "double") if getattr(self, key)
+        }
         if self.fields:
             plain["fields"] = {name: field.to_json() for name, field in self.fields}
         if self.element is not None:

@@ -1,0 +1,230 @@
+"""The command line as scripts use it: exit codes, what goes to stdout and what to stderr, and how values look."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tests.harness import Play
+from velo_dagster.cli import main
+
+GOOD = "CREATE TABLE orders AS SELECT id, amount FROM file://orders.csv;\n"
+BROKEN = "CREATE TABLE broken AS SELEC id FROM file://orders.csv;\n"
+
+
+@pytest.fixture(autouse=True)
+def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("VELO_WAREHOUSE", "VELO_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    return int(end.value.code or 0)
+
+
+def write_project(**files: str) -> str:
+    folder = Path("project")
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.sql").write_text(text)
+    return str(folder)
+
+
+def write_table(name: str, table: pa.Table, warehouse: str = ".velo/warehouse") -> None:
+    write_deltalake(f"{warehouse}/{name}", table)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["validate"],
+        ["validate", "nowhere"],
+        ["load", "."],
+        ["nonsense"],
+        ["query"],
+        ["query", "SELECT 1", "--format", "xml"],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    """A script tells a typing error from failed data by the exit code."""
+    if arguments == ["load", "."]:
+        arguments = ["load", ".", "extra"]
+        Path("a.sql").write_text(GOOD)
+    assert run(*arguments) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_validate_names_every_error_with_its_place(capsys: pytest.CaptureFixture[str]):
+    path = write_project(a=GOOD, b=BROKEN, c="CREATE TABLE c AS SELECT * FROM nowhere;\n")
+    assert run("validate", path) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" error ")[0] for line in lines if " error " in line] == [
+        "project/b.sql:1:24:",
+        "project/c.sql:1:33:",
+    ]
+
+
+def test_validate_of_a_good_project_prints_nothing_to_stdout(capsys: pytest.CaptureFixture[str]):
+    assert run("validate", write_project(a=GOOD)) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "1 statement: 0 errors, 0 warnings\n")
+
+
+def test_plan_says_method_and_reason_in_dependency_order(capsys: pytest.CaptureFixture[str]):
+    path = write_project(a="CREATE TABLE totals AS SELECT COUNT(*) AS n FROM orders;\n", b=GOOD)
+    assert run("plan", path) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert [line.split(",")[0] for line in lines] == ["orders: append", "totals: full"]
+    assert all(", because " in line for line in lines)
+
+
+def test_nothing_is_loaded_from_a_project_with_errors(capsys: pytest.CaptureFixture[str]):
+    """Half a project loaded is a graph nobody wrote."""
+    assert run("load", write_project(a=GOOD, b=BROKEN)) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "project/b.sql:1:24: error" in err
+    assert not Path(".velo").exists()
+
+
+def test_unknown_selection_names_the_nearest(capsys: pytest.CaptureFixture[str]):
+    assert run("load", write_project(a=GOOD), "--select", "order") == 1
+    assert "Did you mean orders?" in capsys.readouterr().err
+
+
+def test_status_before_any_load(capsys: pytest.CaptureFixture[str]):
+    path = write_project(a=GOOD, b="CREATE TABLE totals AS SELECT COUNT(*) AS n FROM orders;\n")
+    assert run("status", path, "--json") == 0
+    orders, totals = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (orders["state"], orders["rows"], totals["state"]) == ("not loaded", None, "not loaded")
+    assert "does not exist" in orders["health"]
+    assert totals["inputs"][0]["health"] == "not loaded"
+
+
+VALUES = pa.table(
+    {
+        "id": [1, 2],
+        "text": ['a,"b"\nc', None],
+        "amount": pa.array([Decimal("12.50"), None], pa.decimal128(18, 2)),
+        "ratio": [0.1, float("nan")],
+        "flag": [True, False],
+        "day": [date(2025, 6, 15), None],
+        "moment": pa.array([datetime(2025, 6, 15, 14, 30, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "tags": pa.array([["x", None], []], pa.list_(pa.string())),
+        "_velo_id": [7, 8],
+    }
+)
+SELECT = "SELECT * FROM things ORDER BY id"
+
+
+def test_query_as_json_keeps_every_digit(capsys: pytest.CaptureFixture[str]):
+    """12.50 that comes out as 12.5 or 12.500000001 is not what the table holds."""
+    write_table("things", VALUES)
+    assert run("query", SELECT, "--format", "jsonl") == 0
+    out = capsys.readouterr().out
+    assert '"amount": 12.50,' in out
+    first, second = (json.loads(line, parse_float=Decimal) for line in out.splitlines())
+    assert first == {
+        "id": 1,
+        "text": 'a,"b"\nc',
+        "amount": Decimal("12.50"),
+        "ratio": Decimal("0.1"),
+        "flag": True,
+        "day": "2025-06-15",
+        "moment": "2025-06-15T14:30:00Z",
+        "tags": ["x", None],
+    }
+    assert (second["text"], second["ratio"], second["tags"]) == (None, "NaN", [])
+    assert run("query", SELECT, "--format", "json") == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    assert run("query", "SELECT * FROM things WHERE id > 5", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_query_as_csv_can_be_read_back(capsys: pytest.CaptureFixture[str]):
+    write_table("things", VALUES)
+    assert run("query", SELECT, "--format", "csv") == 0
+    header, first, second = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert header == ["id", "text", "amount", "ratio", "flag", "day", "moment", "tags"]
+    assert first == ["1", 'a,"b"\nc', "12.50", "0.1", "true", "2025-06-15", "2025-06-15 14:30:00", '["x", null]']
+    assert second[1] == ""
+
+
+def test_query_as_table_cuts_nothing_off_in_a_pipe(capsys: pytest.CaptureFixture[str]):
+    long = "x" * 500
+    write_table("things", pa.table({"id": [1], "text": [f"[b]{long}"]}))
+    assert run("query", "SELECT * FROM things") == 0
+    out, err = capsys.readouterr()
+    assert f"[b]{long}" in out and "\x1b" not in out
+    assert err == "1 row\n"
+
+
+def test_two_columns_of_one_name_are_not_merged_in_json(capsys: pytest.CaptureFixture[str]):
+    write_table("things", VALUES)
+    assert run("query", "SELECT id, id FROM things", "--format", "json") == 1
+    assert "error Q603" in capsys.readouterr().err
+    assert run("query", "SELECT id, id FROM things WHERE id = 1", "--format", "csv") == 0
+    assert capsys.readouterr().out == "id,id\n1,1\n"
+
+
+@pytest.mark.parametrize("way", ["option", "variable", "velo.yaml"])
+def test_warehouse_is_found(way: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    write_table("things", pa.table({"id": [1]}))
+    write_table("things", pa.table({"id": [2]}), warehouse="other")
+    if way == "variable":
+        monkeypatch.setenv("VELO_WAREHOUSE", "other")
+    if way == "velo.yaml":
+        Path("velo.yaml").write_text("warehouse: other\n")
+    more = ["--warehouse", "other"] if way == "option" else []
+    assert run("query", "SELECT id FROM things", "--format", "csv", *more) == 0
+    assert capsys.readouterr().out == "id\n2\n"
+
+
+def test_error_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]):
+    assert run("query", "SELECT * FROM nothing") == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error Q601 There is no table 'nothing'") and "Traceback" not in err
+
+
+def test_unexpected_error_says_how_to_see_more(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("velo_dagster.plan.project.load_project", fail)
+    assert run("validate", ".") == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error V999 Unexpected ZeroDivisionError: by zero\n") and "VELO_DEBUG=1" in err
+    assert "Traceback" not in err
+    assert run("--debug", "validate", ".") == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_load_with_a_blocked_table_loads_the_others(play: Play):
+    """One missing file must not keep the rest of a project stale, and must not pass unnoticed."""
+    play.write("orders.csv", "id,amount\n1,12.50\n2,3.00\n")
+    play.write("a.sql", GOOD + "CREATE TABLE waits AS SELECT * FROM file://missing.csv;\n")
+    done = play.command("load", ".", "--warehouse", "warehouse")
+    assert done.returncode == 1, done.stderr
+    orders, waits = done.stdout.splitlines()
+    assert orders.startswith("orders: bulk, 2 rows read, 2 rows changed, version 0, ")
+    assert waits.startswith("waits: blocked, ")
+    assert "missing.csv' does not exist" in done.stderr
+    assert done.stderr.splitlines()[-1] == "1 of 2 tables not loaded: waits (blocked)"
+    asked = play.command(
+        "query", "SELECT AVG(amount) AS mean FROM orders", "--warehouse", "warehouse", "--format", "csv"
+    )
+    assert (asked.returncode, asked.stdout) == (0, "mean\n7.750000\n"), asked.stderr
+    state = play.command("status", ".", "--warehouse", "warehouse", "--json", "--select", "orders")
+    found = json.loads(state.stdout)
+    assert (found["state"], found["rows"], found["inputs"][0]["lag"], found["health"]) == ("ready", 2, 0, "ok")

@@ -1,0 +1,62 @@
+"""A SELECT over the tables of a warehouse, answered by Spark: for what cannot be answered without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velo_dagster.engine.errors import StatementFailed
+from velo_dagster.engine.failures import summary
+from velo_dagster.engine.session import Engine
+from velo_dagster.errors import Terminal, VeloError
+from velo_dagster.sql.parse import parse_select
+from velo_dagster.sql.spark import spark_select
+from velo_dagster.sql.statements import InputRef
+from velo_dagster.store.reader import ATTEMPT, OpenTable, open_named
+from velo_dagster.store.table import Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+class NotATable(Terminal, VeloError):
+    """A query that reads a source: only tables have rows that stay the same while they are read."""
+
+    code = "L406"
+
+    def __init__(self, ref: InputRef) -> None:
+        super().__init__(
+            f"A query reads tables, and {ref.label} is a source.",
+            where=ref.span,
+            steps=["Create a table from it (CREATE TABLE name AS SELECT * FROM ...), load it, and query that."],
+        )
+
+
+def select(sql: str, warehouse: Warehouse, engine: Engine) -> pa.Table:
+    """The result of one SELECT; each table is read at the version it has now."""
+    query = parse_select(sql)
+    for ref in query.inputs:
+        if ref.uri is not None:
+            raise NotATable(ref)
+    tables = {ref.name: open_named(warehouse, ref.name) for ref in query.inputs}
+    with engine.session() as spark:
+        views = {name: _view(spark, f"query_{number}", table) for number, (name, table) in enumerate(tables.items())}
+        columns = {name: [column.name for column in table.columns] for name, table in tables.items()}
+        text = spark_select(query, views, columns=columns)
+        from pyspark.errors import PySparkException
+
+        try:
+            return spark.sql(text).toArrow()
+        except PySparkException as error:
+            raise StatementFailed(f"The query failed. {summary(error)}", where=query.span) from error
+
+
+def _view(spark: SparkSession, view: str, table: OpenTable) -> str:
+    """What a query may see of a table, under a name of its own."""
+    from pyspark.sql import functions as f
+
+    rows = spark.read.format("delta").option("versionAsOf", table.version).load(table.delta.table_uri)
+    if table.attempts is not None:
+        rows = rows.where(f.col(ATTEMPT).isin(sorted(table.attempts)))
+    rows.select(*(f.col(f"`{column.name}`") for column in table.columns)).createOrReplaceTempView(view)
+    return view

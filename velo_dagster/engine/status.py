@@ -1,0 +1,113 @@
+"""How a table stands, found out without a JVM: what it holds, how far it has read, what waits, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from velo_dagster.engine.source_load import SOURCE
+from velo_dagster.errors import VeloError
+from velo_dagster.plan.inputs import PlannedInput
+from velo_dagster.plan.project import Project, TablePlan
+from velo_dagster.sources.registry import open_source
+from velo_dagster.store.reader import open_table
+from velo_dagster.store.record import Record
+from velo_dagster.store.table import Table, Warehouse
+
+OK = "ok"
+
+
+@dataclass(frozen=True)
+class InputStatus:
+    """One input: the position read so far, and what of it waits (`lag`, in `unit`; None if that can't be told)."""
+
+    name: str
+    kind: str
+    position: Mapping[str, Any] | None
+    lag: int | None
+    unit: str
+    health: str
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table. `state`: ready, loading (its first load is not complete), not loaded, broken."""
+
+    table: str
+    state: str
+    rows: int | None
+    load: int | None
+    mode: str | None
+    at: datetime | None
+    version: int | None
+    method: str
+    rejected: int
+    inputs: tuple[InputStatus, ...]
+    health: str
+
+
+def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> TableStatus:
+    """What can be said of a table now. What is wrong with it or its inputs is part of the answer, never raised."""
+    table = warehouse.table(plan.name)
+    try:
+        record, state, health = table.record(), "", OK
+    except VeloError as error:
+        record, state, health = None, "broken", error.what
+    inputs = tuple(_input(project, warehouse, plan, number, record) for number in range(len(plan.inputs)))
+    troubles = [f"{one.name}: {one.health}" for one in inputs if one.health != OK]
+    if record is not None and record.fingerprint != plan.fingerprint:
+        troubles.insert(0, "the statement changed since the last load")
+    return TableStatus(
+        table=plan.name,
+        state=state or _state(record),
+        rows=open_table(table.path).count() if table.opened() is not None else None,
+        load=record.load if record else None,
+        mode=record.mode if record else None,
+        at=datetime.fromtimestamp(record.at / 1000, UTC) if record else None,
+        version=record.version if record else None,
+        method=plan.refresh.method,
+        rejected=sum(record.rejects.values()) if record else 0,
+        inputs=inputs,
+        health="; ".join([health, *troubles] if health != OK else troubles) or OK,
+    )
+
+
+def _state(record: Record | None) -> str:
+    if record is None:
+        return "not loaded"
+    return "ready" if record.ready else "loading"
+
+
+def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int, record: Record | None) -> InputStatus:
+    planned = plan.inputs[number]
+    if planned.table is not None:
+        return _table_input(planned, warehouse.table(planned.table), record)
+    position = record.positions.get(SOURCE) if record else None
+    try:
+        landing = warehouse.landing(plan.name, number).record()
+        if landing is not None:
+            position = landing.positions[SOURCE]
+        source = open_source(planned, project.root, {})
+        probe = source.probe()
+        if not probe.ready:
+            return InputStatus(planned.label, "source", position, None, "bytes", probe.message)
+        lag = source.scan(position, source.end(position)).bytes
+    except VeloError as error:
+        return InputStatus(planned.label, "source", position, None, "bytes", error.what)
+    return InputStatus(planned.label, "source", position, lag, "bytes", OK)
+
+
+def _table_input(planned: PlannedInput, table: Table, record: Record | None) -> InputStatus:
+    """How many loads of the other table this one has not read yet."""
+    position = record.positions.get(planned.name) if record else None
+    try:
+        other = table.record()
+    except VeloError as error:
+        return InputStatus(planned.label, "table", position, None, "loads", error.what)
+    if other is None:
+        return InputStatus(planned.label, "table", position, None, "loads", "not loaded")
+    return InputStatus(
+        planned.label, "table", position, other.load - (position["load"] if position else 0), "loads", OK
+    )

@@ -1,0 +1,234 @@
+"""A folder of .sql files (and velo.yaml) → Project: tables in dependency order, or all that is wrong at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from velo_dagster.errors import Span, Terminal, VeloError
+from velo_dagster.plan.graph import dependency_order
+from velo_dagster.plan.inputs import PlannedInput, describe, fingerprint, own_properties, prefixes, row_properties
+from velo_dagster.plan.refresh import Refresh, plan_refresh
+from velo_dagster.plan.settings import Settings, read_config, read_settings
+from velo_dagster.sql.parse import parse
+from velo_dagster.sql.problems import Problem, error, nearest, sort_problems
+from velo_dagster.sql.spark import system_columns
+from velo_dagster.sql.statements import CreateTable, CreateTableAs, InputRef, Statement
+from velo_dagster.sql.text import declaration
+from velo_dagster.sql.validate import silenced, validate_statement, validate_tables
+from velo_dagster.sql.variables import resolve
+
+
+class UnknownTable(Terminal, VeloError):
+    """A table was asked for that no statement creates."""
+
+    code = "E113"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        similar = nearest(name, known)
+        steps = [f"Did you mean {' or '.join(similar)}?"] if similar else []
+        listed = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"No statement creates a table '{name}'.", steps=[*steps, f"Tables of this project: {listed}."]
+        )
+
+
+class NoProject(Terminal, VeloError):
+    """The path holds no SQL."""
+
+    code = "E142"
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One table: its statement, what it reads, how it is kept up to date, and what its rows depend on."""
+
+    name: str
+    statement: CreateTableAs
+    inputs: tuple[PlannedInput, ...]
+    refresh: Refresh
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """All of a project: tables in dependency order, statements that change tables, problems, settings."""
+
+    root: Path
+    tables: tuple[TablePlan, ...]
+    others: tuple[Statement, ...]
+    problems: tuple[Problem, ...]
+    settings: Settings
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(p for p in self.problems if p.severity == "error")
+
+    def table(self, name: str) -> TablePlan:
+        for table in self.tables:
+            if table.name.casefold() == name.casefold():
+                return table
+        raise UnknownTable(name, [t.name for t in self.tables])
+
+    def select(self, names: Iterable[str]) -> tuple[TablePlan, ...]:
+        """The named tables in dependency order."""
+        chosen = {self.table(name).name for name in names}
+        return tuple(table for table in self.tables if table.name in chosen)
+
+
+def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> Project:
+    """Read a folder of any depth, or one file. Raises only if there is nothing to read; all else is in `problems`."""
+    path = Path(path)
+    files, root = _files(path)
+    settings, problems = read_settings(root)
+    if settings.warehouse:
+        settings = Settings(
+            resolve("warehouse", settings.warehouse, environ), settings.engine, settings.sources, settings.defaults
+        )
+    statements: list[Statement] = []
+    found: list[Problem] = list(problems)
+    allowed: dict[str, frozenset[str]] = {}
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as failure:
+            message = f"The file is not UTF-8 text (byte {failure.start})."
+            found.append(error("E101", message, Span(str(file), 1, 1), "Save it as UTF-8."))
+            continue
+        parsed, wrong = parse(text, str(file))
+        statements += parsed
+        found += wrong
+        allowed[str(file)] = silenced(text)
+    return _plan(root, statements, found, settings, allowed)
+
+
+def _files(path: Path) -> tuple[list[Path], Path]:
+    if path.is_file():
+        return [path], path.parent
+    if not path.is_dir():
+        raise NoProject(
+            f"'{path}' is neither a file nor a folder.", steps=["Give the folder that holds your .sql files."]
+        )
+    files = sorted(file for file in path.rglob("*.sql") if not _is_private(file.relative_to(path)))
+    if not files:
+        raise NoProject(f"'{path}' holds no .sql file.", steps=["Write one: CREATE TABLE name AS SELECT …"])
+    return files, path
+
+
+def _is_private(relative: Path) -> bool:
+    return any(part.startswith(".") for part in relative.parts)
+
+
+def _plan(
+    root: Path,
+    statements: Sequence[Statement],
+    found: list[Problem],
+    settings: Settings,
+    allowed: Mapping[str, frozenset[str]],
+) -> Project:
+    creating = [s for s in statements if isinstance(s, (CreateTableAs, CreateTable))]
+    names, twice = _unique(creating, settings)
+    found += twice
+    tables: list[TablePlan] = []
+    for statement in names.values():
+        if isinstance(statement, CreateTableAs):
+            inputs, wrong = _inputs(statement, names, settings, root)
+            found += wrong
+            refresh = plan_refresh(statement)
+            fingerprint = _fingerprint(statement, inputs)
+            tables.append(TablePlan(statement.name, statement, inputs, refresh, fingerprint))
+    for statement in statements:
+        found += validate_statement(statement)
+    found += validate_tables({s.name.casefold(): s for s in names.values()})
+    order, circles = dependency_order({t.name: [i.table for i in t.inputs if i.table] for t in tables})
+    spans = {t.name: t.statement.span for t in tables}
+    found += [_circle(circle, spans[circle[0]]) for circle in circles]
+    ordered = sorted(tables, key=lambda t: order.index(t.name))
+    others = tuple(s for s in statements if not isinstance(s, CreateTableAs))
+    kept = [p for p in found if p.severity == "error" or p.code not in allowed.get(p.span.file, ())]
+    return Project(root, tuple(ordered), others, sort_problems(kept), settings)
+
+
+def _unique(
+    creating: Sequence[CreateTableAs | CreateTable], settings: Settings
+) -> tuple[dict[str, CreateTableAs | CreateTable], list[Problem]]:
+    names: dict[str, CreateTableAs | CreateTable] = {}
+    problems: list[Problem] = []
+    sources = {name.casefold() for name in settings.sources}
+    for statement in creating:
+        key = statement.name.casefold()
+        if key in names:
+            message = f"The table '{statement.name}' is created twice; first at {names[key].span}."
+            problems.append(error("E118", message, statement.span, "Give one of them another name."))
+        elif key in sources:
+            message = f"'{statement.name}' is also a source in velo.yaml."
+            problems.append(error("E118", message, statement.span, "Give one of them another name."))
+        names.setdefault(key, statement)
+    return names, problems
+
+
+def _inputs(
+    statement: CreateTableAs,
+    names: Mapping[str, CreateTableAs | CreateTable],
+    settings: Settings,
+    root: Path,
+) -> tuple[tuple[PlannedInput, ...], list[Problem]]:
+    planned: list[PlannedInput] = []
+    problems: list[Problem] = []
+    asked = system_columns(statement.query)
+    for ref in statement.inputs:
+        table = None if ref.uri else names.get(ref.name.casefold())
+        if table is not None:
+            planned.append(
+                PlannedInput(ref.name, "table", table.name, None, None, {}, ref.name, ref.span, (), table.name)
+            )
+            continue
+        config, wrong = _config(ref, statement.properties, root)
+        problems += wrong
+        source = describe(ref, statement.properties, settings.sources, settings.defaults, asked, config)
+        if source is not None:
+            planned.append(source)
+        else:
+            problems.append(_unknown(ref, [s.name for s in names.values()], settings))
+    return tuple(planned), problems
+
+
+def _config(ref: InputRef, closing: Mapping[str, str], root: Path) -> tuple[dict[str, str], list[Problem]]:
+    path = own_properties(ref, closing).get("config_file")
+    if path is None:
+        return {}, []
+    try:
+        return read_config(root / path), []
+    except (OSError, ValueError, yaml.YAMLError) as failure:
+        message = f"The config_file '{path}' of '{ref.label}' cannot be read: {failure}."
+        return {}, [error("E124", message, ref.span, "The path counts from the project's root folder.")]
+
+
+def _unknown(ref: InputRef, tables: Sequence[str], settings: Settings) -> Problem:
+    known = [*tables, *settings.sources]
+    similar = nearest(ref.name, known)
+    steps = [f"Did you mean {' or '.join(similar)}?"] if similar else []
+    steps += [
+        f"Tables and sources of this project: {', '.join(sorted(known)) or 'none'}.",
+        "A file is named by its URI: FROM file:///data/a.csv",
+        f"Or describe the source: WITH ('{ref.name}.type' = 'file_source', '{ref.name}.path' = 'data/a.csv').",
+        f"Or list it in velo.yaml: sources: {{{ref.name}: 'file://data/a.csv'}}",
+    ]
+    return error("E113", f"There is no table or source '{ref.name}'.", ref.span, *steps)
+
+
+def _circle(circle: Sequence[str], span: Span) -> Problem:
+    path = " → ".join([*circle, circle[0]])
+    return error("E117", f"The tables depend on each other in a circle: {path}.", span, "Break it at one of them.")
+
+
+def _fingerprint(statement: CreateTableAs, inputs: Sequence[PlannedInput]) -> str:
+    """What the table's rows depend on; not how its sources are reached."""
+    described = prefixes(statement.properties.items())
+    own = {k: v for k, v in statement.properties.items() if k.partition(".")[0] not in described}
+    parts = [declaration(statement), statement.query.text, ",".join(statement.keys), *row_properties(own)]
+    return fingerprint([*parts, *(f"{i.name} {i.kind} {i.fingerprint}" for i in inputs)])

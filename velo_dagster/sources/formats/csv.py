@@ -1,0 +1,262 @@
+"""CSV: records cut by `records`, fields by Arrow's parser, values by `convert`.
+
+All fields are read as text first, so that one parse serves types and evidence alike. Columns are bound by the names in
+the header; names that repeat, whatever their case, get a number behind them, empty ones are called by their place. The
+text of `null_value` means NULL with or without quotes, as many exports quote everything. Empty lines are no records,
+not even where there is only one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from velo_dagster.sources.formats import convert
+from velo_dagster.sources.formats.base import (
+    BadRow,
+    Columns,
+    Emitter,
+    FileSurvey,
+    FormatOptions,
+    Misfit,
+    OnBad,
+    Open,
+    arrow_columns,
+    surveyed,
+)
+from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
+from velo_dagster.sources.formats.lines import LineFormat, Records, broken_row
+from velo_dagster.sources.formats.records import CsvCutter
+from velo_dagster.sources.formats.types import Evidence
+
+Texts = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """The records of a block with the right number of fields: their columns as text, and which records they are."""
+
+    columns: Texts
+    index: np.ndarray[Any, np.dtype[np.int64]]
+    bad: list[BadRow]
+
+
+class CsvFormat(LineFormat):
+    """Fields with a delimiter between them, a record per line; quoted fields may hold line ends."""
+
+    kind = "csv"
+
+    def __init__(self, options: FormatOptions) -> None:
+        super().__init__(options)
+        self.cutter = CsvCutter(options.delimiter, options.quote)
+
+    def names(self, open_: Open) -> tuple[str, ...]:
+        head, end = self.head(open_)
+        if self.options.header:
+            return () if end is None else _unique(self._fields(self._last_record(head)))
+        block = next(self.blocks(open_, len(head) if end is None else end, None, size=64 * 1024), None)
+        if block is None or block.broken:
+            return ()
+        record = block.data[block.starts[0] : block.ends[0]] if len(block.starts) else b""
+        return tuple(f"column_{place}" for place in range(len(self._fields(record))))
+
+    def is_whole(self, open_: Open, record: bytes) -> bool:
+        """By its form: no open quote, no character cut in half, as many fields as the others."""
+        try:
+            text = record.decode(self.options.encoding).encode()
+        except UnicodeDecodeError:
+            return False
+        cut = self.cutter.cut(text, final=True)
+        if cut.consumed < len(text) or len(cut.starts) != 1:
+            return False
+        return len(self._fields(record)) == len(self.names(open_))
+
+    def observe(self, records: Records, names: tuple[str, ...], declared: Mapping[str, str]) -> FileSurvey:
+        parsed = self._parse(records, names)
+        misfits = np.zeros(len(parsed.index), np.bool_)
+        columns: dict[str, Evidence] = {}
+        for name, texts in parsed.columns.items():
+            if name in declared:
+                _, here = convert.convert(texts, to_arrow(declared[name]), declared=True)
+                misfits |= False if here is None else here
+        bad = parsed.bad + self._misfit_rows(records, parsed, misfits, {n: to_arrow(t) for n, t in declared.items()})
+        for name, texts in parsed.columns.items():
+            if name not in declared:
+                good = texts.filter(pa.array(~misfits)) if misfits.any() else texts
+                columns[name] = convert.observe(good, self.options.number_format)
+        return surveyed(columns, bad, len(records.at) + len(records.bad))
+
+    def batches(
+        self,
+        open_: Open,
+        start: int,
+        stop: int | None,
+        names: tuple[str, ...] | None,
+        schema: Columns,
+        declared: frozenset[str],
+        on_bad: OnBad,
+    ) -> Iterator[pa.RecordBatch]:
+        columns = arrow_columns(schema)
+        emitter = Emitter(columns, on_bad)
+        names = names or self.names(open_)
+        for block in self.blocks(open_, self.first(open_, start), stop):
+            if block.broken:
+                yield from emitter.bad([broken_row(block)])
+                continue
+            records = self.records(block)
+            parsed = self._parse(records, names)
+            arrays, misfits = self._typed(records, parsed, columns, declared)
+            bad = parsed.bad
+            at = records.at[parsed.index]
+            if misfits is not None:
+                bad = bad + self._misfit_rows(records, parsed, misfits, {n: t for n, t in columns if n in declared})
+                keep = pa.array(~misfits)
+                arrays, at = [array.filter(keep) for array in arrays], at[~misfits]
+            yield from emitter.good(arrays, at)
+            yield from emitter.bad(bad)
+
+    def _typed(
+        self, records: Records, parsed: _Parsed, columns: Sequence[tuple[str, pa.DataType]], declared: frozenset[str]
+    ) -> tuple[list[pa.Array], Any]:
+        """The columns under their types, and which rows do not fit a declared one."""
+        count = len(parsed.index)
+        arrays: list[pa.Array] = []
+        bad: Any = None
+        for name, type_ in columns:
+            texts = parsed.columns.get(name)
+            if texts is None or pa.types.is_null(type_):
+                arrays.append(pa.nulls(count, type_))
+                self._expect_nulls(records, parsed, name, texts)
+                continue
+            array, misfits = convert.convert(texts, type_, name in declared)
+            if misfits is not None and name not in declared:
+                raise _misfit(records, parsed, name, texts, int(np.argmax(misfits)))
+            if misfits is not None:
+                bad = misfits if bad is None else bad | misfits
+            arrays.append(array)
+        if not self.options.ignore_unknown:
+            known = {name for name, _ in columns}
+            for name, texts in parsed.columns.items():
+                if name not in known:
+                    self._expect_nulls(records, parsed, name, texts)
+        return arrays, bad
+
+    def _expect_nulls(self, records: Records, parsed: _Parsed, name: str, texts: pa.Array | None) -> None:
+        """A column without a type, or not in the schema, must hold nothing yet."""
+        if texts is not None and texts.null_count < len(texts):
+            raise _misfit(records, parsed, name, texts, texts.is_valid().index(True).as_py())
+
+    def _misfit_rows(
+        self, records: Records, parsed: _Parsed, misfits: Any, declared: Mapping[str, pa.DataType]
+    ) -> list[BadRow]:
+        """The rows with a value that does not fit its declared type, each with its first such value as the reason."""
+        rows: list[BadRow] = []
+        for row in np.flatnonzero(misfits).tolist():
+            for name, type_ in declared.items():
+                texts = parsed.columns.get(name)
+                if texts is not None and convert.convert(texts.slice(row, 1), type_, declared=True)[1] is not None:
+                    reason = f"{texts[row].as_py()!r} in column '{name}' is not a {to_ddl(type_)}"
+                    rows.append(records.bad_row(int(parsed.index[row]), reason))
+                    break
+        return rows
+
+    def _parse(self, records: Records, names: Sequence[str]) -> _Parsed:
+        count = len(records.at)
+        index = np.arange(count)
+        bad = list(records.bad)
+        wrong: list[tuple[int, int]] = []
+
+        def leave_out(row: pyarrow.csv.InvalidRow) -> str:
+            wrong.append((row.number - 1, row.actual_columns))
+            return "skip"
+
+        if not count or not names:
+            return _Parsed({name: pa.nulls(0, pa.string()) for name in names}, index[:0], bad)
+        table = self._read(records.data, len(names), leave_out)
+        if wrong:
+            index = np.delete(index, [number for number, _ in wrong])
+            bad += [records.bad_row(number, _wrong_count(len(names), found)) for number, found in wrong]
+        if table.num_rows != len(index):
+            raise AssertionError(f"{len(index)} records were found, but {table.num_rows} parsed")
+        columns = (column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns)
+        return _Parsed(dict(zip(names, columns, strict=True)), index, bad)
+
+    def _read(self, data: bytes, width: int, leave_out: Any) -> pa.Table:
+        places = [str(place) for place in range(width)]
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(data),
+            read_options=pyarrow.csv.ReadOptions(column_names=places, use_threads=False, block_size=len(data) + 1),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.options.delimiter,
+                quote_char=self.options.quote or False,
+                newlines_in_values=True,
+                invalid_row_handler=leave_out,
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(places, pa.string()),
+                null_values=[self.options.null_value],
+                strings_can_be_null=True,
+                check_utf8=False,
+            ),
+        )
+
+    def _head_end(self, data: bytes, ended: bool) -> int | None:
+        start = super()._head_end(data, ended)
+        if start is None or not self.options.header:
+            return start
+        cut = self.cutter.cut(data[start:], final=False)
+        if not len(cut.starts):
+            return None
+        return start + int(cut.starts[1]) if len(cut.starts) > 1 else start + cut.consumed
+
+    def _last_record(self, head: bytes) -> bytes:
+        """The header, which is the last record before the body."""
+        start = super()._head_end(head, ended=True) or 0
+        cut = self.cutter.cut(head[start:], final=True)
+        return head[start:][cut.starts[-1] : cut.ends[-1]]
+
+    def _fields(self, record: bytes) -> list[str]:
+        """The fields of one record as text."""
+        if not record:
+            return []
+        data = record if not self._ascii_based else record.decode(self.options.encoding, "replace").encode()
+        found: list[int] = []
+
+        def count(row: pyarrow.csv.InvalidRow) -> str:
+            found.append(row.actual_columns)
+            return "skip"
+
+        reader = CsvFormat(replace(self.options, null_value="\0"))
+        table = reader._read(data, 1, count)
+        table = reader._read(data, found[0], count) if found else table
+        return [column[0].as_py() or "" for column in table.columns]
+
+
+def _wrong_count(expected: int, found: int) -> str:
+    return f"{expected} fields are expected, {found} found"
+
+
+def _misfit(records: Records, parsed: _Parsed, name: str, texts: pa.Array, row: int) -> Misfit:
+    return Misfit(name, int(records.at[parsed.index[row]]), texts[row].as_py())
+
+
+def _unique(fields: Sequence[str]) -> tuple[str, ...]:
+    """
+    >>> _unique(["id", "ID", "", "id_2"])
+    ('id', 'ID_2', 'column_2', 'id_2_2')
+    """
+    taken: set[str] = set()
+    names: list[str] = []
+    for place, text in enumerate(fields):
+        wanted = text or f"column_{place}"
+        name, number = wanted, 2
+        while name.lower() in taken:
+            name, number = f"{wanted}_{number}", number + 1
+        taken.add(name.lower())
+        names.append(name)
+    return tuple(names)
