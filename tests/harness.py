@@ -77,11 +77,11 @@ class Play:
         table = Warehouse(str(self.folder / self.warehouse)).table(name)
         return multiset(rejected_rows(table).drop_columns(["attempt"]))
 
-    def reloaded(self, name: str, *upstream: str) -> Rows:
-        """The same table loaded in one go into a warehouse of its own: what the promise compares with."""
+    def reloaded(self, *select: str) -> Play:
+        """The same files loaded in one go into a warehouse of its own: what the promise compares with."""
         fresh = Play(self.folder, self.engine, f"reload-{len(list(self.folder.glob('reload-*')))}")
-        fresh.loaded(*upstream, name)
-        return fresh.rows(name)
+        fresh.loaded(*select)
+        return fresh
 
     def duckdb(self, query: str) -> Rows:
         """Another engine's answer; `{data}` stands for the project's folder."""

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,8 @@ from velo_dagster.cli_output import FORMATS, progress, say, show, to_json, write
 from velo_dagster.errors import VeloError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from velo_dagster.engine.report import LoadReport
     from velo_dagster.engine.session import EmbeddedEngine
     from velo_dagster.engine.status import InputStatus, TableStatus
@@ -203,13 +205,14 @@ def _engine(project: Project | None) -> EmbeddedEngine:
     return EmbeddedEngine(project.settings.engine if project else None)
 
 
-def _query_by_spark(sql: str, warehouse: Warehouse, reason: str) -> Any:
-    from velo_dagster.engine.query import select
+def _query_by_spark(sql: str, warehouse: Warehouse, reason: str) -> pa.Table:
+    from velo_dagster.engine.query import understand
 
+    understood = understand(sql, warehouse)
     say(f"Starting Spark for this query ({reason}).")
     engine = _engine(None)
     try:
-        return select(sql, warehouse, engine)
+        return understood.run(engine)
     finally:
         engine.stop()
 

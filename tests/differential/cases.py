@@ -83,10 +83,10 @@ def _read(path: Path) -> Iterator[Case]:
             case.instead[ours] = theirs
         elif found:
             part, file = found["mark"], found["rest"].strip()
-        elif part == "file":
-            if line.startswith("--"):
-                case.files[file] = case.files.get(file, "") + line.removeprefix("--").removeprefix(" ") + "\n"
+        elif part == "file" and line.startswith("--"):
+            case.files[file] = case.files.get(file, "") + line.removeprefix("--").removeprefix(" ") + "\n"
         elif not line.startswith("--"):
+            part = "case" if part == "file" else part
             _add(case, part, line)
     if case is not None:
         yield _checked(case)

@@ -21,7 +21,7 @@ NATIONS = (
     *(("MOROCCO", 0), ("MOZAMBIQUE", 0), ("PERU", 1), ("CHINA", 2), ("ROMANIA", 3), ("SAUDI ARABIA", 4), ("VIETNAM", 2)),
     *(("RUSSIA", 3), ("UNITED KINGDOM", 3), ("UNITED STATES", 1)),
 )
-ASKED_NATIONS = (2, 3, 6, 7, 8, 18, 20)
+ASKED_NATIONS = (2, 3, 6, 7, 8, 18, 20, 20)
 COLUMNS = {
     "region": "r_regionkey r_name r_comment",
     "nation": "n_nationkey n_name n_regionkey n_comment",
@@ -135,7 +135,7 @@ class Commerce:
         part = pick.randrange(1, PARTS + 1)
         quantity = pick.choice([1, 2, 3, *range(1, 51)]) if largest else 45
         shipped = ordered + timedelta(days=pick.randrange(1, 121))
-        committed = ordered + timedelta(days=pick.randrange(30, 91))
+        committed = ordered + timedelta(days=pick.randrange(30, 151))
         received = shipped + timedelta(days=pick.randrange(1, 31))
         return (
             *(order, part, pick.choice(suppliers_of(part)), number, quantity, self._money(900, 90000)),

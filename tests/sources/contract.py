@@ -1,6 +1,6 @@
 """What every source must do, as one suite: a source's tests subclass `SourceContract` and say how rows get into it.
 
-Each test names the promise of `velo_dagster.sources.contract` that it holds a source to, and what a user loses otherwise.
+Each test names the promise of `velo_dagster.sources.contract` that it holds a source to, and what a user loses else.
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
+import fastavro
 import pyarrow as pa
-import pyarrow.orc
-import pyarrow.parquet
+import pyarrow.orc as pyarrow_orc
+import pyarrow.parquet as pyarrow_parquet
 import pytest
 import zstandard
 
@@ -32,6 +33,22 @@ ARROW = pa.schema(
         "seen": pa.timestamp("us", tz="UTC"),
     }
 )
+
+
+AVRO = {
+    "type": "record",
+    "name": "row",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {
+            "name": "amount",
+            "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2}],
+        },
+        {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+        {"name": "seen", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+    ],
+}
 
 
 def text_of(value: Any) -> Any:
@@ -73,13 +90,13 @@ def arrow_table(rows: Sequence[Row]) -> pa.Table:
 
 def parquet(rows: Sequence[Row]) -> bytes:
     out = io.BytesIO()
-    pa.parquet.write_table(arrow_table(rows), out)
+    pyarrow_parquet.write_table(arrow_table(rows), out)
     return out.getvalue()
 
 
 def orc(rows: Sequence[Row]) -> bytes:
     out = io.BytesIO()
-    pa.orc.write_table(arrow_table(rows), out)
+    pyarrow_orc.write_table(arrow_table(rows), out)
     return out.getvalue()
 
 
@@ -185,6 +202,41 @@ class TestZstandard(FileContract):
     @staticmethod
     def encode(rows: Sequence[Row]) -> bytes:
         return zstandard.compress(json_array(rows))
+
+
+class TestNoHeader(FileContract):
+    file, grow = "a.csv", True
+    types: ClassVar[Mapping[str, str]] = {
+        f"column_{number}": type_ for number, type_ in enumerate(FileContract.types.values())
+    }
+
+    @staticmethod
+    def encode(rows: Sequence[Row]) -> bytes:
+        return csv_lines(rows, header=False)
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Folder:
+        return HeaderlessFolder(tmp_path, self.file, self.encode, self.header, self.grow)
+
+
+class HeaderlessFolder(Folder):
+    def source(
+        self, properties: Mapping[str, str] | None = None, declared: Mapping[str, str] | None = None
+    ) -> FileSource:
+        return super().source({"format": "csv_no_header", **(properties or {})}, declared)
+
+    def expected(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        return [{f"column_{n}": value for n, value in enumerate(row.values())} for row in super().expected(rows)]
+
+
+class TestAvro(FileContract):
+    file = "a.avro"
+
+    @staticmethod
+    def encode(rows: Sequence[Row]) -> bytes:
+        out = io.BytesIO()
+        fastavro.writer(out, AVRO, arrow_table(rows).to_pylist())
+        return out.getvalue()
 
 
 class TestParquet(FileContract):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.errors import StatementFailed
 from velo_dagster.engine.failures import summary
 from velo_dagster.engine.session import Engine
-from velo_dagster.errors import Terminal, VeloError
+from velo_dagster.errors import Span, Terminal, VeloError
+from velo_dagster.sql.names import quote
 from velo_dagster.sql.parse import parse_select
 from velo_dagster.sql.spark import spark_select
 from velo_dagster.sql.statements import InputRef
@@ -32,31 +35,45 @@ class NotATable(Terminal, VeloError):
         )
 
 
-def select(sql: str, warehouse: Warehouse, engine: Engine) -> pa.Table:
-    """The result of one SELECT; each table is read at the version it has now."""
+@dataclass(frozen=True)
+class SparkQuery:
+    """A SELECT in Spark's words, over views of tables that are there; each is read at the version it had then."""
+
+    text: str
+    views: Mapping[str, OpenTable]
+    span: Span
+
+    def run(self, engine: Engine) -> pa.Table:
+        """The result."""
+        with engine.session() as spark:
+            from pyspark.errors import PySparkException
+
+            for view, table in self.views.items():
+                _create_view(spark, view, table)
+            try:
+                return spark.sql(self.text).toArrow()
+            except PySparkException as error:
+                raise StatementFailed(f"The query failed. {summary(error)}", where=self.span) from error
+
+
+def understand(sql: str, warehouse: Warehouse) -> SparkQuery:
+    """The SELECT, or what is wrong with it that can be said before Spark is started."""
     query = parse_select(sql)
     for ref in query.inputs:
         if ref.uri is not None:
             raise NotATable(ref)
     tables = {ref.name: open_named(warehouse, ref.name) for ref in query.inputs}
-    with engine.session() as spark:
-        views = {name: _view(spark, f"query_{number}", table) for number, (name, table) in enumerate(tables.items())}
-        columns = {name: [column.name for column in table.columns] for name, table in tables.items()}
-        text = spark_select(query, views, columns=columns)
-        from pyspark.errors import PySparkException
-
-        try:
-            return spark.sql(text).toArrow()
-        except PySparkException as error:
-            raise StatementFailed(f"The query failed. {summary(error)}", where=query.span) from error
+    views = {name: f"query_{number}" for number, name in enumerate(tables)}
+    columns = {name: [column.name for column in table.columns] for name, table in tables.items()}
+    text = spark_select(query, views, columns=columns)
+    return SparkQuery(text, {view: tables[name] for name, view in views.items()}, query.span)
 
 
-def _view(spark: SparkSession, view: str, table: OpenTable) -> str:
+def _create_view(spark: SparkSession, view: str, table: OpenTable) -> None:
     """What a query may see of a table, under a name of its own."""
     from pyspark.sql import functions as f
 
     rows = spark.read.format("delta").option("versionAsOf", table.version).load(table.delta.table_uri)
     if table.attempts is not None:
         rows = rows.where(f.col(ATTEMPT).isin(sorted(table.attempts)))
-    rows.select(*(f.col(f"`{column.name}`") for column in table.columns)).createOrReplaceTempView(view)
-    return view
+    rows.select(*(f.col(quote(column.name)) for column in table.columns)).createOrReplaceTempView(view)

@@ -5,6 +5,7 @@ Each load gets a session of its own, because Delta's commit token and commit met
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from velo_dagster.engine.java import java_home
 from velo_dagster.errors import Terminal, VeloError
 
 if TYPE_CHECKING:
@@ -56,7 +58,8 @@ def base_settings() -> dict[str, str]:
         "spark.databricks.delta.schema.autoMerge.enabled": "false",
         "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
         "spark.databricks.delta.retentionDurationCheck.enabled": "true",
-        "spark.databricks.delta.merge.materializeSource": "none",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * (os.cpu_count() or 2)),
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     }
@@ -73,9 +76,16 @@ class EmbeddedEngine:
     def session(self) -> Iterator[SparkSession]:
         """A fresh session: its settings and temporary views are seen by nobody else."""
         session = self._start().newSession()
-        for key, value in base_settings().items():
+        for key, value in (base_settings() | self._dynamic()).items():
             session.conf.set(key, value)
         yield session
+
+    def _dynamic(self) -> dict[str, str]:
+        """The user's settings that a session may set: those of SQL, which are not fixed when the JVM starts."""
+        fixed = static_settings_names()
+        return {
+            key: value for key, value in self._settings.items() if key not in fixed and key.startswith("spark.sql.")
+        }
 
     def stop(self) -> None:
         if self._root is not None:
@@ -86,6 +96,8 @@ class EmbeddedEngine:
         if self._root is None:
             os.environ["PYSPARK_PYTHON"] = sys.executable
             os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+            os.environ["JAVA_HOME"] = str(java_home(os.environ))
+            logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
             from pyspark.sql import SparkSession
 
             builder = SparkSession.builder.appName("velo-dagster")
@@ -126,12 +138,17 @@ def static_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
         "spark.ui.enabled": "false",
+        "spark.sql.warehouse.dir": tempfile.gettempdir(),
         "spark.ui.showConsoleProgress": "false",
         "spark.jars": ",".join(str(jar) for jar in delta_jars()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "in-memory",
     }
+
+
+def static_settings_names() -> frozenset[str]:
+    return frozenset({"spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.catalogImplementation"})
 
 
 def driver_memory_mb() -> int:

@@ -56,7 +56,7 @@ def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> Tab
     except VeloError as error:
         record, state, health = None, "broken", error.what
     inputs = tuple(_input(project, warehouse, plan, number, record) for number in range(len(plan.inputs)))
-    troubles = [f"{one.name}: {one.health}" for one in inputs if one.health != OK]
+    troubles = [f"{one.name}: {one.health.splitlines()[0]}" for one in inputs if one.health != OK]
     if record is not None and record.fingerprint != plan.fingerprint:
         troubles.insert(0, "the statement changed since the last load")
     return TableStatus(

@@ -9,6 +9,7 @@ from typing import Literal
 
 from velo_dagster.errors import Span
 from velo_dagster.sql import uris
+from velo_dagster.sql.functions import words
 from velo_dagster.sql.statements import InputRef
 from velo_dagster.sql.variables import resolve, resolve_all
 
@@ -34,11 +35,11 @@ SOURCE_TYPES = {
     "http_source": "http",
 }
 SINK_TYPES = ("kafka_sink", "file_sink", "database_sink", "s3_sink")
-TABLE_PROPERTIES = frozenset(
+TABLE_PROPERTIES = words(
     """
-    primary.key join.time missing.reference missing.reference.defaults retention compression table_model extension max_size
-    ttl
-    """.split()
+    primary.key join.time missing.reference missing.reference.defaults retention compression table_model extension
+    max_size ttl
+    """
 )
 _KAFKA_ONLY = ("auto.offset.reset", "bootstrap.servers", "starting.timestamp")
 _KAFKA_PREFIXES = ("topic.", "kafka.")
@@ -69,12 +70,14 @@ class PlannedInput:
         return uri, properties
 
 
-_OPERATIONAL = (
-    "wait.timeout retry. loading. poll.interval batch.size fetch.size prefetch.count parallel.readers timeout pool. "
-    "username password access.key secret.key security. sasl. ssl kafka. auth. bootstrap.servers topic.create "
-    "topic.partitions topic.replication file.create file.verify watch compression table_model extension max_size ttl "
-    "config_file"
-).split()
+_OPERATIONAL = words(
+    """
+    wait.timeout retry. loading. poll.interval batch.size fetch.size prefetch.count parallel.readers timeout pool.
+    username password access.key secret.key security. sasl. ssl kafka. auth. bootstrap.servers topic.create
+    topic.partitions topic.replication file.create file.verify watch compression table_model extension max_size ttl
+    config_file
+    """
+)
 """Parts of keys that say how a source is reached or how fast, not what its rows are."""
 
 
@@ -98,7 +101,7 @@ def prefixes(properties: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def own_properties(ref: InputRef, closing: Mapping[str, str]) -> dict[str, str]:
-    """What a statement says about one input: its closing WITH, then the relation's; `'x.key'` of this input without prefix."""
+    """What a statement says about one input: its closing WITH, then the relation's; `'x.key'` loses its prefix."""
     merged: dict[str, str] = {}
     for level in (closing, ref.properties):
         named = prefixes(level.items())
@@ -126,7 +129,7 @@ def describe(
     listed = next((named_sources[name] for name in named_sources if name.casefold() == ref.name.casefold()), None)
     given = {**(listed or {}), **own} if ref.uri is None else own
     uri = ref.uri or given.pop("uri", None)
-    kind = SOURCE_TYPES.get(given.pop("type", ""), None)
+    kind = SOURCE_TYPES.get(given.pop("type", ""))
     if uri is not None:
         kind = SCHEMES.get(uris.scheme(uri), uris.scheme(uri))
     elif kind is None and any(is_kafka_property(key) for key in own):

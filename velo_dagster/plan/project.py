@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from velo_dagster.errors import Span, Terminal, VeloError
+from velo_dagster.plan import rules
+from velo_dagster.plan.columns import Columns, derive_columns, star_over_join, unknown_columns
 from velo_dagster.plan.graph import dependency_order
 from velo_dagster.plan.inputs import PlannedInput, describe, fingerprint, own_properties, prefixes, row_properties
 from velo_dagster.plan.refresh import Refresh, plan_refresh
 from velo_dagster.plan.settings import Settings, read_config, read_settings
-from velo_dagster.sql.parse import parse
+from velo_dagster.sql.parse import loose_comments, parse
 from velo_dagster.sql.problems import Problem, error, nearest, sort_problems
 from velo_dagster.sql.spark import system_columns
 from velo_dagster.sql.statements import CreateTable, CreateTableAs, InputRef, Statement
 from velo_dagster.sql.text import declaration
-from velo_dagster.sql.validate import silenced, validate_statement, validate_tables
+from velo_dagster.sql.validate import silenced, validate_statement
 from velo_dagster.sql.variables import resolve
 
 
@@ -102,7 +104,7 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         parsed, wrong = parse(text, str(file))
         statements += parsed
         found += wrong
-        allowed[str(file)] = silenced(text)
+        allowed[str(file)] = silenced(loose_comments(text))
     return _plan(root, statements, found, settings, allowed)
 
 
@@ -143,14 +145,31 @@ def _plan(
             tables.append(TablePlan(statement.name, statement, inputs, refresh, fingerprint))
     for statement in statements:
         found += validate_statement(statement)
-    found += validate_tables({s.name.casefold(): s for s in names.values()})
     order, circles = dependency_order({t.name: [i.table for i in t.inputs if i.table] for t in tables})
+    found += _table_problems(tables, derive_columns(list(names.values())), {name for c in circles for name in c})
     spans = {t.name: t.statement.span for t in tables}
     found += [_circle(circle, spans[circle[0]]) for circle in circles]
     ordered = sorted(tables, key=lambda t: order.index(t.name))
     others = tuple(s for s in statements if not isinstance(s, CreateTableAs))
     kept = [p for p in found if p.severity == "error" or p.code not in allowed.get(p.span.file, ())]
     return Project(root, tuple(ordered), others, sort_problems(kept), settings)
+
+
+def _table_problems(tables: Sequence[TablePlan], columns: Columns, circular: set[str]) -> Iterator[Problem]:
+    """What is wrong between a table and what it reads, silenced ones left out."""
+    plans = {table.name.casefold(): table for table in tables}
+    for table in tables:
+        silent = silenced(table.statement.comments)
+        found = [
+            *rules.table_and_query(table),
+            *rules.table_property_at_relation(table),
+            *rules.window_without_time(table),
+            *rules.stream_is_insert_only(table, plans, bool(circular)),
+            *rules.join_of_streams(table, plans),
+            *unknown_columns(table.statement.query, columns),
+            *star_over_join(table.statement, columns),
+        ]
+        yield from (p for p in found if p.severity == "error" or p.code not in silent)
 
 
 def _unique(

@@ -62,7 +62,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class Survey:
-    """What reading all of a scan, slowly and in full, found out: the least types, and the bad rows (some, and how many)."""
+    """What reading all of a scan, slowly and in full, found out: the least types, some bad rows, and how many."""
 
     schema: Schema
     bad_rows: tuple[BadRow, ...]
@@ -106,7 +106,7 @@ class Source(ABC):
 
     @abstractmethod
     def schema(self, scan: Scan, known: Schema) -> Schema:
-        """`known`, joined with a look at a sample of the scan. Empty if there is neither a row nor a declared column."""
+        """`known`, joined with a look at a sample of the scan. Empty if there is no row and no declared column."""
 
     @abstractmethod
     def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
@@ -136,5 +136,5 @@ class Source(ABC):
         """What was delivered up to `position` and could not be delivered again; empty where all of it could."""
         return ()
 
-    def acknowledge(self, position: Position) -> None:
+    def acknowledge(self, position: Position) -> None:  # noqa: B027 - most sources have nothing to do here
         """The rows up to `position` are committed: the source may forget them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from velo_dagster.errors import Span, Terminal, Transient, VeloError
 from velo_dagster.sources.contract import BadRow
@@ -16,6 +16,7 @@ from velo_dagster.sources.contract import BadRow
 Category = Literal["missing", "network", "auth", "config", "unknown"]
 CATEGORIES: tuple[Category, ...] = ("missing", "network", "auth", "config", "unknown")
 
+_WHOLE_FILE = "Put a whole file there (write it under another name, then rename it), and load again."
 WAITING_IS_NO_USE = "Waiting won't help: this stays as it is until somebody changes it."
 
 
@@ -146,11 +147,14 @@ class SchemaRefused(SourceError, Terminal):
     category = "config"
 
 
-class StreamBroken(SourceError, Terminal):
-    """A file whose bytes are not what its format or compression promises."""
+class BrokenFile(SourceError, Transient):
+    """A file whose bytes are not what its format or compression promises: perhaps it is still being written."""
 
     code = "E312"
-    category = "config"
+    category = "unknown"
+
+    def __init__(self, what: str, **fields: Any) -> None:
+        super().__init__(what, **{"steps": [_WHOLE_FILE], **fields})
 
 
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -172,6 +176,14 @@ _NETWORK = {
 _CONFIG = {errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP}
 
 
+_NUMBERS: dict[Category, set[int]] = {
+    "missing": _MISSING,
+    "auth": _REFUSED,
+    "network": _NETWORK,
+    "config": _CONFIG,
+}
+
+
 def category_of(error: BaseException) -> Category:
     """
     >>> category_of(FileNotFoundError(2, "gone")), category_of(PermissionError(13, "no")), category_of(ValueError())
@@ -182,12 +194,5 @@ def category_of(error: BaseException) -> Category:
     if isinstance(error, TimeoutError | ConnectionError):
         return "network"
     number = getattr(error, "errno", None)
-    for category, numbers in (
-        ("missing", _MISSING),
-        ("auth", _REFUSED),
-        ("network", _NETWORK),
-        ("config", _CONFIG),
-    ):
-        if number in numbers:
-            return category
-    return "unknown"
+    found: list[Category] = [category for category, numbers in _NUMBERS.items() if number in numbers]
+    return found[0] if found else "unknown"

@@ -260,7 +260,8 @@ class FileSource(Source):
     def _typed(self, name: str) -> FileSchema:
         """The columns and types that a file itself declares."""
         try:
-            return tuple(self._opened(name).format.typed_schema(partial(self._open, name)) or ())
+            with messages.named(self.location.path(name)):
+                return tuple(self._opened(name).format.typed_schema(partial(self._open, name)) or ())
         except OSError as error:
             raise self._from_system(error) from error
 

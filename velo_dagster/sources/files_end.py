@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from velo_dagster.sources.files_hash import Seen, covers, look
 from velo_dagster.sources.files_listing import Stat
+from velo_dagster.sources.files_messages import named
 from velo_dagster.sources.files_position import Entry, Files
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class _Advance:
         """The file's entry in the new position; None where it has none."""
         if stat is not None:
             try:
-                return self._present(name, old, stat)
+                with named(name):
+                    return self._present(name, old, stat)
             except FileNotFoundError:
                 # It went between being listed and being opened: the same as if it had not been listed.
                 pass
@@ -171,11 +173,13 @@ class _Advance:
         bound = min((bound for bound in bounds if bound is not None), default=None)
         if bound is None:
             return entry
-        offset, count = file.format.limit(file.open_, first, entry.stop, bound)
+        # One record more than allowed is asked for first, to tell a file that ends here from one that is cut.
+        count = file.format.limit(file.open_, first, entry.stop, bound + 1)[1]
+        if count > bound:
+            offset, count = file.format.limit(file.open_, first, entry.stop, bound)
+            entry = replace(entry, read=offset, tail_open=None, cut=True)
         if self.budget is not None:
             self.budget -= count
-        if count == bound and (entry.stop is None or offset < entry.stop):
-            entry = replace(entry, read=offset, tail_open=None, cut=True)
         settled = count if entry.tail_open is None else count - 1
         return replace(entry, records=None if per_file is None else before + settled)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from velo_dagster.sources.errors import (
     WAITING_IS_NO_USE,
+    BrokenFile,
     MissingSource,
     SourceChanged,
     SourceError,
@@ -14,6 +19,7 @@ from velo_dagster.sources.errors import (
     category_of,
 )
 from velo_dagster.sources.files_listing import Location
+from velo_dagster.sources.formats import base
 
 
 def waiting_for(location: Location) -> str:
@@ -75,3 +81,12 @@ def changed(location: Location, name: str, how: str) -> SourceChanged:
             "Write files under another name and rename them when they are done, or only append to them.",
         ],
     )
+
+
+@contextmanager
+def named(path: Path | str) -> Iterator[None]:
+    """What a format says about a file's bytes, with the file's name."""
+    try:
+        yield
+    except base.BrokenFile as broken:
+        raise BrokenFile(f"File '{path}' can't be read: {broken.reason}.") from broken

@@ -1,7 +1,7 @@
 """Parquet by Spark's own reader: files of equal schema together, cast to the source's columns, put together by name.
 
-A row's place is its number in the file, which Spark knows (`_metadata.row_index`), so ids are the same however the files
-are split among tasks. A value that its declared column does not hold exactly makes its row a bad row.
+A row's place is its number in the file, which Spark knows (`_metadata.row_index`), so ids are the same however the
+files are split among tasks. A value that its declared column does not hold exactly makes its row a bad row.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _GLOB = re.compile(r"([\\*?\[\]{}])")
 _AT, _NAME = "_velo_at", "_velo_file"
+# Spark knows that its own columns are never NULL; ids from other formats are not told apart that way.
+_ID_TYPE = "STRUCT<file: STRING, at: BIGINT>"
 _ERROR_TYPE = "STRUCT<place: STRING, reason: STRING, text: STRING>"
 FileSchema = tuple[tuple[str, str], ...]
 
@@ -93,7 +95,7 @@ class ParquetRead:
             shown.append(value.alias(field.name))
         system = {"_file": f.concat(f.lit(f"{self.base}/"), f.col(_NAME)), "_line": f.col(_AT) + 1}
         shown += [system[name].alias(name) for name in self.system_columns]
-        shown.append(f.struct(f.col(_NAME).alias("file"), f.col(_AT).alias("at")).alias(ID))
+        shown.append(f.struct(f.col(_NAME).alias("file"), f.col(_AT).alias("at")).cast(_ID_TYPE).alias(ID))
         return raw.select(*shown, self._error(faults).alias(ERROR))
 
     def _error(self, faults: Sequence[Column]) -> Column:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from velo_dagster.sources.files_end import Opened
+from velo_dagster.sources.files_messages import named
 from velo_dagster.sources.files_position import Files, Range
 
 PART_BYTES = 32 * 1024 * 1024
@@ -27,8 +28,9 @@ def parts_of(ranges: Iterable[Range], until: Files, opened: Callable[[str], Open
         pieces: Sequence[tuple[int, int | None]] = [(item.start, item.stop)]
         if item.stop is not None and not entry.whole and stop - item.start > 2 * PART_BYTES:
             file = opened(item.file)
-            first = file.format.body(file.open_, stop) if item.start == 0 else item.start
-            pieces = file.format.split(file.open_, first, stop, PART_BYTES)
+            with named(item.file):
+                first = file.format.body(file.open_, stop) if item.start == 0 else item.start
+                pieces = file.format.split(file.open_, first, stop, PART_BYTES)
         for start, end in pieces:
             yield {
                 "file": item.file,

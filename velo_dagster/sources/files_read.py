@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from velo_dagster.sources.errors import SourceChanged, StreamBroken
+from velo_dagster.sources.errors import SourceChanged
 from velo_dagster.sources.files_end import same_content
 from velo_dagster.sources.files_formats import FormatSettings, reader_of
 from velo_dagster.sources.files_hash import Open
+from velo_dagster.sources.files_keys import read_by_key
 from velo_dagster.sources.files_lines import LineCounter
 from velo_dagster.sources.files_listing import Stat
+from velo_dagster.sources.files_messages import named
 from velo_dagster.sources.files_parts import Part
 from velo_dagster.sources.files_position import Entry
-from velo_dagster.sources.files_schema import Columns, column_names, join_all
-from velo_dagster.sources.formats.base import AT, ERROR, TEXT, BrokenFile, FileFormat
+from velo_dagster.sources.files_schema import Columns, by_column, column_names, join_all
+from velo_dagster.sources.formats.base import AT, ERROR, TEXT, FileFormat, FileSurvey, OnBad
 from velo_dagster.sources.formats.types import Evidence
 
 BAD_ROWS_SHOWN = 20
@@ -42,6 +44,14 @@ class Reading:
     columns: tuple[tuple[str, str | None], ...]
     declared: Mapping[str, str]
     mark_bad: bool
+
+    @property
+    def on_bad(self) -> OnBad:
+        return "mark" if self.mark_bad else "fail"
+
+    def declared_among(self, names: Iterable[str]) -> frozenset[str]:
+        declared = {name.lower() for name in self.declared}
+        return frozenset(name for name in names if name.lower() in declared)
 
     def to_text(self, groups: Sequence[Sequence[Part]]) -> str:
         plain = asdict(self) | {"groups": groups}
@@ -89,39 +99,52 @@ class OpenPart:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The part's rows: the columns in their types, then `_at`, `_error`, `_text`."""
-        columns, declared = self.reading.columns, frozenset(self.reading.declared)
-        on_bad = "mark" if self.reading.mark_bad else "fail"
-        try:
-            yield from self.format.batches(self.open_, *self.range, self.names or None, columns, declared, on_bad)
-        except BrokenFile as broken:
-            raise self._broken(broken) from broken
+        with named(self.path):
+            yield from self._from_head() if self.names else read_by_key(self)
         self.check()
+
+    def _from_head(self) -> Iterator[pa.RecordBatch]:
+        columns = self.reading.columns
+        declared = self.reading.declared_among(name for name, _ in columns)
+        on_bad = self.reading.on_bad
+        yield from self.format.batches(self.open_, *self.range, self.names, columns, declared, on_bad)
 
     def sample(self) -> Columns:
         """A look at some of the part's records: what is in which column."""
-        try:
+        with named(self.path):
             typed = self.format.typed_schema(self.open_)
             if typed is not None:
-                return dict(typed)
-            return self._renamed(self.format.sample(self.open_, *self.range))
-        except BrokenFile as broken:
-            raise self._broken(broken) from broken
+                return self._typed(typed)
+            return self._named(self.format.sample(self.open_, *self.range))
 
     def survey(self) -> dict[str, Any]:
         """All of the part's records, as plain JSON: what is in which column, the bad rows and their places."""
-        try:
+        with named(self.path):
             typed = self.format.typed_schema(self.open_)
-            found = self.format.survey(self.open_, *self.range, self._declared_as_written())
-        except BrokenFile as broken:
-            raise self._broken(broken) from broken
+            found = self._surveyed()
         self.check()
-        columns = dict(typed) if typed is not None else self._renamed(found.columns)
         return {
-            "columns": _plain(columns),
+            "columns": plain_columns(self._typed(typed) if typed is not None else self._named(found.columns)),
             "bad": [[self.place(row.offset), row.reason, row.text] for row in found.bad_rows],
             "bad_count": found.bad_count,
             "records": found.records,
         }
+
+    def _surveyed(self) -> FileSurvey:
+        """Declared types hold for every spelling of a column's name, and the file alone knows which there are."""
+        declared = {name.lower(): type_ for name, type_ in self.reading.declared.items()}
+        if self.names:
+            pairs = zip(self.written_names, self.names, strict=True)
+            spelled = {written: declared[name.lower()] for written, name in pairs if name.lower() in declared}
+            return self.format.survey(self.open_, *self.range, spelled)
+        spelled = dict(self.reading.declared)
+        while True:
+            found = self.format.survey(self.open_, *self.range, spelled)
+            columns = {name: column_names([name])[0].lower() for name in found.columns}
+            more = {name: declared[low] for name, low in columns.items() if low in declared and name not in spelled}
+            if not more:
+                return found
+            spelled |= more
 
     def place(self, at: int) -> str:
         """Where a record stands, as a user looks for it."""
@@ -138,23 +161,15 @@ class OpenPart:
         if not same_content(entry, now, self.open_):
             raise SourceChanged(f"File '{self.path}' changed while it was being read.")
 
-    def _renamed(self, found: Mapping[str, Evidence]) -> Columns:
+    def _named(self, found: Mapping[str, Evidence]) -> Columns:
         """By column name: a head's names are told apart within the head, others are what the records call them."""
+        if not self.names:
+            return by_column(found)
         names = dict(zip(self.written_names, self.names, strict=True))
-        return {names.get(name, name): seen for name, seen in found.items()}
+        return {names[name]: seen for name, seen in found.items()}
 
-    def _declared_as_written(self) -> dict[str, str]:
-        if not self.written_names:
-            return dict(self.reading.declared)
-        types = {name.lower(): type_ for name, type_ in self.reading.declared.items()}
-        pairs = zip(self.written_names, self.names, strict=True)
-        return {written: types[name.lower()] for written, name in pairs if name.lower() in types}
-
-    def _broken(self, broken: BrokenFile) -> StreamBroken:
-        return StreamBroken(
-            f"File '{self.path}' can't be read: {broken.reason}.",
-            steps=["Put a whole file there, then load again; the table is as it was."],
-        )
+    def _typed(self, typed: Sequence[tuple[str, str]]) -> Columns:
+        return dict(zip(column_names(name for name, _ in typed), (type_ for _, type_ in typed), strict=True))
 
 
 def join_surveys(surveys: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -167,7 +182,7 @@ def join_surveys(surveys: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         bad += survey["bad"][: BAD_ROWS_SHOWN - len(bad)]
         bad_count += survey["bad_count"]
         records += survey["records"]
-    return {"columns": _plain(columns), "bad": bad, "bad_count": bad_count, "records": records}
+    return {"columns": plain_columns(columns), "bad": bad, "bad_count": bad_count, "records": records}
 
 
 def columns_of(survey: Mapping[str, Any]) -> Columns:
@@ -175,7 +190,7 @@ def columns_of(survey: Mapping[str, Any]) -> Columns:
     return {name: Evidence.from_json(seen) if isinstance(seen, dict) else seen for name, seen in survey["columns"]}
 
 
-def _plain(columns: Columns) -> list[list[Any]]:
+def plain_columns(columns: Columns) -> list[list[Any]]:
     return [[name, seen.to_json() if isinstance(seen, Evidence) else seen] for name, seen in columns.items()]
 
 

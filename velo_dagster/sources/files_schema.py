@@ -45,14 +45,19 @@ def column_names(written: Iterable[str]) -> tuple[str, ...]:
 
 
 def join_all(tables: Iterable[Columns]) -> dict[str, Evidence | str | None]:
-    """What several files or parts have, joined by column; keys are columns' names in the order of their turning up."""
+    """What several files or parts have, joined by column, in the order of their turning up."""
     spelling: dict[str, str] = {}
     joined: dict[str, Evidence | str | None] = {}
     for table in tables:
-        for name, seen in zip(column_names(table), table.values(), strict=True):
+        for name, seen in table.items():
             known = spelling.setdefault(name.lower(), name)
             joined[known] = join_seen(joined[known], seen) if known in joined else seen
     return joined
+
+
+def by_column(found: Columns) -> dict[str, Evidence | str | None]:
+    """Fields that records name themselves, by column: what differs only in case or in refused signs is one column."""
+    return join_all({column_names([name])[0]: seen} for name, seen in found.items())
 
 
 def join_seen(a: Evidence | str | None, b: Evidence | str | None) -> Evidence | str | None:
@@ -101,14 +106,27 @@ def _evolved(new: list[Field], evolution: str) -> list[Field]:
 
 
 def _type(seen: Evidence | str | None) -> str | None:
-    return seen.type() if isinstance(seen, Evidence) else seen
+    return _storable(seen.type() if isinstance(seen, Evidence) else seen)
+
+
+def _storable(type_: str | None) -> str | None:
+    """The type, or STRING (the value's JSON) where a field within it has a name that no table can carry."""
+    return "STRING" if type_ is not None and "STRUCT" in type_ and _has_refused_name(to_arrow(type_)) else type_
+
+
+def _has_refused_name(type_: pa.DataType) -> bool:
+    if pa.types.is_struct(type_):
+        return any(sanitise(field.name) != field.name or _has_refused_name(field.type) for field in type_)
+    if pa.types.is_list(type_):
+        return _has_refused_name(type_.value_type)
+    return pa.types.is_map(type_) and (_has_refused_name(type_.key_type) or _has_refused_name(type_.item_type))
 
 
 def _widen(known: str | None, seen: Evidence | str | None) -> str | None:
     """The known type, or the least one that may hold both."""
     if not isinstance(seen, Evidence):
-        return join_types(known, seen)
-    return known if known is None and seen.type() is None else least_evidence(known).join(seen).type()
+        return _storable(join_types(known, seen))
+    return _storable(least_evidence(known).join(seen).type())
 
 
 def least_evidence(type_: str | None) -> Evidence:

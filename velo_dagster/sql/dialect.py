@@ -1,40 +1,25 @@
 """The Velo dialect: Spark's SELECT, and what Velo adds to it.
 
-The tree is for understanding a query, not for writing it out again: a generator would have to spell every Spark expression as
-the user did, and any difference is a changed meaning. So the parser leaves marks in the nodes' `meta`, offsets into the text it
-parsed, and `velo_dagster.sql.render` rewrites the user's own text at those places only. The marks:
-
-| node | key | value |
-|---|---|---|
-| Table | `name_span` | where the relation's name, URI or kafka_topic('t') stands |
-| Table | `name_end` | where an alias would be put: after the name and its TABLESAMPLE |
-| Table | `uri`, `properties`, `with_span` | of a URI; of a WITH at the relation |
-| TableSample, Order | `end` | where it ends |
-| select item | `span`, `key_span` | the item without PRIMARY KEY; where PRIMARY KEY stands |
-| Alias | `value_end` | where the aliased expression ends |
-| Select | `table_query` | where the `TABLE` of `TABLE t` stands |
-| Star, in an item | `star_end`, `except_at` | after the `*`; inside the parentheses of its EXCEPT |
-| Select, set operation | `clauses` | (kind, start, end) of WHERE, GROUP BY, ... in the order written |
-| Select, set operation | `time_window`, `emit` | TimeWindow; (word, start, end) |
-| comparison | `quantified` | Quantified: `x op ANY|SOME|ALL (...)` |
-| Join | `within` | (duration text, start, end) |
-| Window | `buffer` | (start, end) of ROWS WINDOW BUFFER n ROWS |
-| VeloPath | `span` | where the path stands |
+The tree is for understanding a query, not for writing it out again: a generator would have to spell every Spark
+expression as the user did, and any difference is a changed meaning. So the parser leaves marks in the tree (see
+`velo_dagster.sql.marks`), and `velo_dagster.sql.render` rewrites the user's own text at those places only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from velo_dagster.sql.durations import is_unit
+from velo_dagster.sql.expressions import ExpressionParser
+from velo_dagster.sql.functions import words
+from velo_dagster.sql.marks import TimeWindow
 from velo_dagster.sql.uris import mask_uris
 
 URI = TokenType.URI_START
@@ -42,98 +27,21 @@ URI = TokenType.URI_START
 
 TIME_WINDOWS = ("TUMBLING", "SLIDING", "HOPPING", "SESSION")
 
-_QUANTIFIERS = (TokenType.ANY, TokenType.SOME, TokenType.ALL)
-_LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.NULL, TokenType.DASH)
 
-Span = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class TimeWindow:
-    """`WINDOW kind(column, size, ...)`: the arguments as written, and where the clause stands."""
-
-    kind: str
-    arguments: tuple[str, ...]
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Quantified:
-    """`left op ANY|SOME|ALL (...)`: where the whole, the left operand, and what is in the parentheses stand."""
-
-    whole: Span
-    left: Span
-    operator: str
-    word: str
-    inside: Span
-    subquery: bool
-    items: tuple[Span, ...]
-
-
-class VeloPath(exp.Expression):
-    """A path with a wildcard into nested data, as written."""
-
-    arg_types = {"this": True}
-
-
-class Refusal(ParseError):
-    """The text cannot be read as a statement: a stable code, the sentence, the offset, what helps."""
-
-    def __init__(self, code: str, message: str, offset: int, steps: Collection[str] = ()) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.offset = offset
-        self.steps = tuple(steps)
-
-
-class VeloParser(SparkParser):
+class VeloParser(ExpressionParser):
     """Spark's parser of sqlglot with Velo's additions; see the module's table for what it leaves in the tree."""
 
     SUPPORTS_TABLE_QUERY = True
 
-    PIPE_SYNTAX_TRANSFORM_PARSERS = {
+    PIPE_SYNTAX_TRANSFORM_PARSERS: ClassVar[dict[str, Any]] = {
         **SparkParser.PIPE_SYNTAX_TRANSFORM_PARSERS,
-        "SET": lambda self, query: self._parse_csv(self._parse_assignment_step) and query,
-        "DROP": lambda self, query: self._parse_csv(self._parse_id_var) and query,
+        "SET": lambda self, query: self._parse_pipe_step(query, self._parse_assigned),
+        "DROP": lambda self, query: self._parse_pipe_step(query, self._parse_id_var),
     }
 
     def __init__(self, dialect: Any = None) -> None:
         super().__init__(dialect=dialect)
         self._clauses: list[list[tuple[str, int, int]]] = []
-
-    def start(self, tokens: list[Token], text: str) -> None:
-        """Make ready to read one statement's tokens."""
-        self.reset()
-        self.sql = text
-        self._chunks = [tokens]
-        self._advance_chunk()
-
-    # -- places -----------------------------------------------------------------------------------------------------
-
-    def offset(self) -> int:
-        """Where the next token begins, or where the text ends."""
-        return self._curr.start if self._curr else (self._prev.end + 1 if self._prev else 0)
-
-    def end_offset(self) -> int:
-        """Where the last token ended."""
-        return self._prev.end + 1 if self._prev else 0
-
-    def raw(self, start: int, end: int) -> str:
-        return self.sql[start:end]
-
-    def refuse(self, code: str, message: str, *steps: str, at: int | None = None) -> Refusal:
-        return Refusal(code, message, self.offset() if at is None else at, steps)
-
-    def raise_error(self, message: str, token: Token = Token.string("")) -> None:
-        at = token if token.text else self._curr
-        if not at:
-            raise self.refuse("E100", "The statement ends too early.", "Complete it; see what is missing at its end.")
-        raise self.refuse("E100", f"Cannot read the statement at '{self._shown(at)}'.{_tidy(message)}", *_QUOTE, at=at.start)
-
-    def _shown(self, token: Token) -> str:
-        return self.raw(token.start, token.end + 1).split("\n")[0][:60]
 
     # -- relations --------------------------------------------------------------------------------------------------
 
@@ -264,10 +172,10 @@ class VeloParser(SparkParser):
         query = super()._parse_select_query(*args, **kwargs)
         if first.token_type == TokenType.TABLE and isinstance(query, exp.Query):
             next(query.find_all(exp.Select)).meta.setdefault("table_query", first.start)
-        if first.token_type == TokenType.FROM and isinstance(query, exp.Select) and "span" not in _meta(query, 0):
-            if self._curr.token_type != TokenType.PIPE_GT:
-                message = "FROM without SELECT is not a query."
-                raise self.refuse("E100", message, "Say which columns: SELECT … FROM …", at=first.start)
+        alone = first.token_type == TokenType.FROM and isinstance(query, exp.Select) and "span" not in _meta(query, 0)
+        if alone and self._curr.token_type != TokenType.PIPE_GT:
+            message = "FROM without SELECT is not a query."
+            raise self.refuse("E100", message, "Say which columns: SELECT … FROM …", at=first.start)
         return query
 
     def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
@@ -363,146 +271,21 @@ class VeloParser(SparkParser):
         this.meta["emit"] = (word.lower(), start, self.end_offset())
         self._clauses[-1].append(("emit", start, self.end_offset()))
 
-    def _parse_assignment_step(self) -> exp.Expr | None:
-        """`column = expression` of the pipe step SET."""
-        column = self._parse_id_var()
-        return column if column and self._match(TokenType.EQ) and self._parse_disjunction() else None
+    def _parse_pipe_step(self, query: exp.Query, part: Callable[[], exp.Expr | None]) -> exp.Query:
+        """A step of `|>` that sqlglot does not know; what it names is kept for the analysis."""
+        self._advance()
+        for node in self._parse_csv(part):
+            query.append("expressions", node)
+        return query
 
-    # -- expressions ------------------------------------------------------------------------------------------------
-
-    def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
-        return self._quantified(lambda: SparkParser._parse_equality(self, parse_is), self.EQUALITY)
-
-    def _parse_comparison(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        return self._quantified(lambda: SparkParser._parse_comparison(self, this), self.COMPARISON, this)
-
-    def _quantified(
-        self, parse: Callable[[], exp.Expr | None], operators: Any, left: exp.Expr | None = None
-    ) -> exp.Expr | None:
-        """Read a comparison, and mark it if its last operand is ANY, SOME or ALL."""
-        start = left.meta["start_offset"] if left is not None and "start_offset" in left.meta else self.offset()
-        node = parse()
-        if node is None:
-            return None
-        node.meta["start_offset"] = start
-        if type(node) in operators.values() and "quantified" not in node.meta:
-            if mark := self._find_quantified(start):
-                node.meta["quantified"] = mark
-        return node
-
-    def _find_quantified(self, start: int) -> Quantified | None:
-        """The mark for `left op ANY (...)` if that is what was just read.
-
-        `any(x)` and `some(x)` are also aggregates of Spark, so one item in the parentheses is a list only if it is a literal.
-        """
-        close, depth, opening = self._index - 1, 0, self._index - 1
-        for opening in range(close, -1, -1):
-            kind = self._tokens[opening].token_type
-            depth += (kind == TokenType.R_PAREN) - (kind == TokenType.L_PAREN)
-            if depth == 0:
-                break
-        if opening < 3 or opening == close or self._tokens[opening - 1].token_type not in _QUANTIFIERS:
-            return None
-        subquery = self._tokens[opening + 1].token_type in (TokenType.SELECT, TokenType.WITH)
-        word = "ALL" if self._tokens[opening - 1].token_type == TokenType.ALL else "ANY"
-        items = () if subquery else self._list_items(opening, close)
-        literal = all(t.token_type in _LITERALS for t in self._tokens[opening + 1 : close])
-        if word == "ANY" and len(items) == 1 and not literal:
-            return None
-        operator = self._tokens[opening - 2]
-        return Quantified(
-            whole=(start, self.end_offset()),
-            left=(start, self._tokens[opening - 3].end + 1),
-            operator=self.raw(operator.start, operator.end + 1),
-            word=word,
-            inside=(self._tokens[opening].end + 1, self._tokens[close].start),
-            subquery=subquery,
-            items=items,
-        )
-
-    def _list_items(self, opening: int, close: int) -> tuple[Span, ...]:
-        items, at, depth = [], self._tokens[opening].end + 1, 0
-        for token in self._tokens[opening + 1 : close]:
-            depth += token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
-            depth -= token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
-            if depth == 0 and token.token_type == TokenType.COMMA:
-                items.append((at, token.start))
-                at = token.end + 1
-        return (*items, (at, self._tokens[close].start))
-
-    def _parse_term(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        last = self._tokens[max(self._index - 2, 0) : self._index + 1]
-        if [token.token_type for token in last] == [TokenType.GT] * 3 and last[2].start == last[0].start + 2:
-            # `a >>> b`: the parser knows `>>` only, and reads the operand here.
-            self._advance()
-        return super()._parse_term(*args, **kwargs)
-
-    def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
-        length = self._wildcard_path() if this is not None else 0
-        if not length:
-            return super()._parse_column_ops(this)
-        start = self._prev.start
-        self._advance(length)
-        path = VeloPath(this=self.raw(start, self.end_offset()))
-        path.meta["span"] = (start, self.end_offset())
-        return path
-
-    def _wildcard_path(self) -> int:
-        """How many tokens from here make up a path with a wildcard before its end; 0 if there is none."""
-        index, wildcard, last = self._index, False, 0
-        while True:
-            kinds = [token.token_type for token in self._tokens[index : index + 3]]
-            if kinds[:3] == [TokenType.DOT, TokenType.STAR, TokenType.STAR]:
-                index, wildcard = index + 3, True
-            elif kinds[:2] == [TokenType.DOT, TokenType.STAR]:
-                if [t.token_type for t in self._tokens[index + 2 : index + 3]] not in (
-                    [TokenType.DOT],
-                    [TokenType.L_BRACKET],
-                ):
-                    return last
-                index, wildcard = index + 2, True
-            elif kinds == [TokenType.L_BRACKET, TokenType.STAR, TokenType.R_BRACKET]:
-                index, wildcard = index + 3, True
-            elif kinds == [TokenType.L_BRACKET, TokenType.NUMBER, TokenType.R_BRACKET]:
-                index += 3
-            elif kinds[:1] == [TokenType.DOT] and len(kinds) > 1:
-                index += 2
-            else:
-                return last
-            last = index - self._index if wildcard else 0
-
-    def _parse_partition_and_order(self) -> tuple[list[exp.Expr], exp.Expr | None]:
-        start = self.offset()
-        buffered = self._match_text_seq("ROWS", "WINDOW", "BUFFER")
-        if buffered:
-            if not self._match(TokenType.NUMBER) or not self._match(TokenType.ROWS):
-                raise self.refuse("E100", "Write ROWS WINDOW BUFFER n ROWS.")
-        buffer = (start, self.end_offset()) if buffered else None
-        partition, order = super()._parse_partition_and_order()
-        if order:
-            order.meta["end"] = self.end_offset()
-        self._buffer = buffer
-        return partition, order
-
-    _buffer: Span | None = None
-
-    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
-        window = super()._parse_window(this, alias)
-        if isinstance(window, exp.Window) and self._buffer:
-            window.meta["buffer"], self._buffer = self._buffer, None
-        return window
-
-
-_QUOTE = ("If a word here is a name, quote it: `name`.",)
+    def _parse_assigned(self) -> exp.Expr | None:
+        """The expression of `column = expression`."""
+        self._parse_id_var()
+        return self._parse_disjunction() if self._match(TokenType.EQ) else None
 
 
 def _meta(query: exp.Select, index: int) -> dict[str, Any]:
     return query.expressions[index].meta if query.expressions else {}
-
-
-def _tidy(message: str) -> str:
-    """sqlglot's own remark, if a user can read it."""
-    return "" if "<" in message or "Invalid expression" in message or "missing for" in message else f" {message}."
 
 
 def _clause(kind: TokenType) -> Callable[[VeloParser], tuple[str, Any]]:
@@ -523,11 +306,11 @@ def _clause(kind: TokenType) -> Callable[[VeloParser], tuple[str, Any]]:
 VeloParser.QUERY_MODIFIER_PARSERS = {kind: _clause(kind) for kind in SparkParser.QUERY_MODIFIER_PARSERS}
 
 
-_PLAIN_WORDS = frozenset(
+_PLAIN_WORDS = words(
     """
-    ALTER ASOF CREATE DROP FETCH GLOB GRANT INSERT ISNULL KILL LOCK NOTNULL OVERLAPS PARTITIONED_BY RETURNING REVOKE ROLLBACK
-    SERDEPROPERTIES STRAIGHT_JOIN UNCACHE XOR
-    """.split()
+    ALTER ASOF CREATE DROP FETCH GLOB GRANT INSERT ISNULL KILL LOCK NOTNULL OVERLAPS PARTITIONED_BY RETURNING REVOKE
+    ROLLBACK SERDEPROPERTIES STRAIGHT_JOIN UNCACHE XOR
+    """
 )
 """Words that sqlglot keeps for other languages; in a SELECT of Spark they may name things."""
 
@@ -536,17 +319,20 @@ class Velo(Spark):
     """Spark's dialect with bare URIs as tokens and Velo's parser."""
 
     class Tokenizer(Spark.Tokenizer):
-        KEYWORDS = {word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _PLAIN_WORDS}
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _PLAIN_WORDS
+        }
 
     Parser = VeloParser
 
     def tokenize(self, sql: str, **options: Any) -> list[Token]:
         masked, uris = mask_uris(sql)
         tokens = super().tokenize(masked, **options)
-        for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        for token in tokens:
             if token.start in uris:
                 token.token_type, token.text = URI, uris[token.start]
-            elif token.token_type == TokenType.WINDOW and following and following.token_type == TokenType.L_PAREN:
+        for token, following in pairwise(tokens):
+            if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
                 # The function; the clause is followed by a name.
                 token.token_type = TokenType.VAR
         return tokens

@@ -1,12 +1,21 @@
 """Spark's functions by what they need to see: one row, many rows, or something outside the data.
 
-A function that is in none of these sets is not known to work row by row, and a table that uses it is recomputed in full. A
-test compares the sets with the registry of the Spark version in use.
+A function that is in none of these sets is not known to work row by row, and a table that uses it is recomputed in
+full. A test compares the sets with the registry of the Spark version in use.
 """
 
 from __future__ import annotations
 
-AGGREGATES = frozenset(
+
+def words(text: str) -> frozenset[str]:
+    """
+    >>> sorted(words("a b"))
+    ['a', 'b']
+    """
+    return frozenset(text.split())
+
+
+AGGREGATES = words(
     """
     any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
     array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or collect
@@ -19,41 +28,41 @@ AGGREGATES = frozenset(
     theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum tuple_intersection_agg_double
     tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double
     tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
-    """.split()
+    """
 )
-"""One value from many rows. `collect` and `group_concat` are ours: see `velo_dagster.sql.render`."""
+"""One value from many rows. `collect` and `group_concat` are Velo's: see `velo_dagster.sql.render`."""
 
-WINDOW_FUNCTIONS = frozenset(
+WINDOW_FUNCTIONS = words(
     """
     cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
-    """.split()
+    """
 )
 """Only with OVER."""
 
-GENERATORS = frozenset(
+GENERATORS = words(
     """
     explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer session_window stack window
-    """.split()
+    """
 )
 """Several rows from one, or a group of rows."""
 
-RANDOM = frozenset(
+RANDOM = words(
     """
     input_file_block_length input_file_block_start input_file_name java_method monotonically_increasing_id rand
     randn random randstr reflect shuffle spark_partition_id try_reflect uniform uuid
-    """.split()
+    """
 )
 """Another value each time, or one that depends on how Spark cut the data: never equal to a full reload."""
 
-OUTSIDE = frozenset(
+OUTSIDE = words(
     """
     curdate current_catalog current_database current_date current_path current_schema current_time current_timestamp
     current_timezone current_user localtimestamp now session_user user version
-    """.split()
+    """
 )
 """The time, the user, the session: the same for all rows of one computation, another in the next."""
 
-ROW_FUNCTIONS = frozenset(
+ROW_FUNCTIONS = words(
     """
     abs acos acosh add_months aes_decrypt aes_encrypt aggregate and approx_top_k_estimate array array_append
     array_compact array_contains array_distinct array_except array_insert array_intersect array_join array_max
@@ -100,6 +109,6 @@ ROW_FUNCTIONS = frozenset(
     vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize weekday weekofyear
     when width_bucket window_time xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number
     xpath_short xpath_string xxhash64 year zeroifnull zip_with
-    """.split()
+    """
 )
 """One value from the values of one row, always the same."""

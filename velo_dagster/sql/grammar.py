@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from velo_dagster.errors import Span
 from velo_dagster.sql import statements as st
@@ -85,7 +85,7 @@ class Grammar:
         tokens = self.p._tokens[index : self.p._index]
         text = normalise(self.p.sql, tokens)
         inputs = read_inputs(tree, self.place)
-        return st.Query(text, self.p.sql, start, self.p.end_offset(), tree, inputs, self.place(start))
+        return st.Query(text, self.p.sql, start, self.p.end_offset(), tree, tuple(tokens), inputs, self.place(start))
 
     def expression(self) -> str:
         index, at = self.p._index, self.p.offset()

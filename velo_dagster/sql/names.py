@@ -1,7 +1,7 @@
 """Names that a Delta table can carry, and names that are ours.
 
-Delta refuses a column whose name holds one of ` ,;{}()` newline tab `=`. Such a name is sanitised in one way everywhere: in the
-columns of a source, in the identifiers of a query, and in the columns a query computes.
+Delta refuses a column whose name holds one of ` ,;{}()` newline tab `=`. Such a name is sanitised in one way
+everywhere: in the columns of a source, in the identifiers of a query, and in the columns a query computes.
 """
 
 from __future__ import annotations

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-from velo_dagster.sql.dialect import Refusal, Velo, VeloParser
+from velo_dagster.sql.dialect import Velo, VeloParser
 from velo_dagster.sql.grammar import Grammar
+from velo_dagster.sql.marks import Refusal
 from velo_dagster.sql.problems import Problem, StatementError, error
 from velo_dagster.sql.statements import Query, Statement, Transaction
 from velo_dagster.sql.text import Places, comments_between, comments_inside
+from velo_dagster.sql.uris import unclosed
 
 _DIALECT = Velo()
 
@@ -37,10 +39,9 @@ def parse(text: str, file: str) -> tuple[tuple[Statement, ...], tuple[Problem, .
     statements: list[Statement] = []
     problems: list[Problem] = []
     opened: tuple[_Piece, list[Statement]] | None = None
-    try:
-        pieces = list(_pieces(text))
-    except TokenError as failure:
-        return (), (_unreadable(text, places, failure),)
+    pieces, unreadable = _cut(text, places)
+    if unreadable:
+        return (), (unreadable,)
     for piece in pieces:
         span = places.span(piece.offset)
         try:
@@ -70,13 +71,25 @@ def parse(text: str, file: str) -> tuple[tuple[Statement, ...], tuple[Problem, .
     return tuple(statements), tuple(problems)
 
 
+def loose_comments(text: str) -> list[str]:
+    """The comments of a file that belong to no statement: those above a blank line, and those at the end."""
+    pieces, _ = _cut(text, Places(text, ""))
+    loose: list[str] = []
+    at = 0
+    for piece in pieces:
+        gap = [comment for _, comment in comments_between(text, at, piece.offset)]
+        own = len(_lines_right_above(text, at, piece.offset))
+        loose += gap[: len(gap) - own]
+        at = piece.offset + len(piece.text)
+    return [*loose, *(comment for _, comment in comments_between(text, at, len(text)))]
+
+
 def parse_select(text: str, file: str = "query") -> Query:
     """A query alone, as the command line takes it; raises `StatementError`."""
     places = Places(text, file)
-    try:
-        pieces = list(_pieces(text))
-    except TokenError as failure:
-        raise StatementError(_unreadable(text, places, failure)) from None
+    pieces, unreadable = _cut(text, places)
+    if unreadable:
+        raise StatementError(unreadable)
     if len(pieces) != 1:
         message = "There is no query." if not pieces else "One query at a time."
         raise StatementError(error("E103", message, places.span(0), "Write one SELECT …"))
@@ -148,12 +161,14 @@ def _problem(refusal: Refusal, piece: _Piece, places: Places) -> Problem:
     return error(refusal.code, refusal.message, places.span(piece.offset + refusal.offset), *refusal.steps)
 
 
-def _unreadable(text: str, places: Places, failure: TokenError) -> Problem:
-    """The tokenizer stops at a quote or comment that is never closed, and says where it began."""
-    match = re.search(r"from (\d+):(\d+)", str(failure))
-    if match is None:
-        return error(
-            "E101", "The text cannot be cut into words.", places.span(0), "Look for a quote that is not closed."
-        )
-    span = replace(places.span(0), line=int(match[1]), column=max(int(match[2]), 1))
-    return error("E101", "A quote or comment that begins here is never closed.", span, "Close it.")
+def _cut(text: str, places: Places) -> tuple[list[_Piece], Problem | None]:
+    """The statements' pieces, or why the text cannot be cut into any."""
+    at = unclosed(text)
+    if at is not None:
+        message = "A quote or comment that begins here is never closed."
+        return [], error("E101", message, places.span(at), "Close it.")
+    try:
+        return list(_pieces(text)), None
+    except TokenError as failure:
+        reason = str(failure.__cause__ or failure)
+        return [], error("E101", f"The text cannot be cut into words: {reason}.", places.span(0))

@@ -1,6 +1,7 @@
 """Which relations of a query are inputs, and what they are called.
 
-A relation is an input unless a WITH clause in whose reach it stands defines its name, or it is a function, VALUES or subquery.
+A relation is an input unless a WITH clause in whose reach it stands defines its name, or it is a function, VALUES or a
+subquery.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from sqlglot import exp
 
 from velo_dagster.errors import Span
-from velo_dagster.sql.dialect import Refusal
+from velo_dagster.sql.marks import Refusal
 from velo_dagster.sql.statements import InputRef
 
 
@@ -25,7 +26,7 @@ def input_tables(tree: exp.Expr) -> Iterator[exp.Table]:
 
 
 def _is_common_table(table: exp.Table) -> bool:
-    """Whether a WITH clause defines the name: an earlier one of the same clause, one of an outer query, or, if RECURSIVE, itself."""
+    """Whether a WITH clause defines the name: an earlier part of the same, an outer query's, or, RECURSIVE, itself."""
     if table.args.get("db"):
         return False
     name = table.name.casefold()
@@ -49,46 +50,34 @@ def _is_common_table(table: exp.Table) -> bool:
 
 def read_inputs(tree: exp.Expr, place: Callable[[int], Span]) -> tuple[InputRef, ...]:
     """The inputs of a query; marks each relation with its input's name (`meta["input"]`)."""
+    refuse_dynamic_names(tree)
+    named: dict[str, InputRef] = {}
+    by_uri: dict[tuple[str, tuple[tuple[str, str], ...]], InputRef] = {}
+    for table in input_tables(tree):
+        start, properties = table.meta["name_span"][0], _properties(table)
+        uri = table.meta.get("uri")
+        if uri is not None:
+            key = (uri, tuple(sorted(properties.items())))
+            ref = by_uri.setdefault(key, InputRef(f"_input_{len(by_uri)}", uri, properties, place(start)))
+        else:
+            _check_name(table, start)
+            ref = InputRef(table.name, None, properties, place(start))
+            ref = _merge(named.get(table.name.casefold(), ref), properties, start)
+            named[table.name.casefold()] = ref
+        table.meta["input"] = ref.name
+    return tuple(sorted([*named.values(), *by_uri.values()], key=lambda ref: ref.span))
+
+
+def refuse_dynamic_names(tree: exp.Expr) -> None:
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Anonymous) and table.this.name.upper() == "IDENTIFIER":
             at = table.this.meta.get("start", 0)
             raise Refusal("E122", "IDENTIFIER(…) hides which table is read.", at, ["Name the table itself."])
-    found: dict[tuple[object, ...], InputRef] = {}
-    uris = 0
-    for table in input_tables(tree):
-        start = table.meta["name_span"][0]
-        properties = _properties(table)
-        uri = table.meta.get("uri")
-        if uri is None:
-            _check_name(table, start)
-        key = (
-            (uri, tuple(sorted(properties.items())))
-            if uri
-            else (table.name.casefold(), tuple(sorted(properties.items())))
-        )
-        ref = found.get(key)
-        if ref is None:
-            same = [
-                r
-                for r in found.values()
-                if uri is None and r.uri is None and r.name.casefold() == table.name.casefold()
-            ]
-            if same:
-                ref = _merge(same[0], properties, start)
-                found = {k: ref if r is same[0] else r for k, r in found.items()}
-            else:
-                name = f"_input_{uris}" if uri else table.name
-                uris += uri is not None
-                ref = InputRef(name, uri, properties, place(start))
-            found[key] = ref
-        table.meta["input"] = ref.name
-    unique: dict[str, InputRef] = {ref.name: ref for ref in found.values()}
-    return tuple(unique.values())
 
 
 def _merge(ref: InputRef, properties: dict[str, str], start: int) -> InputRef:
     """A name is one input: its properties may stand at any one of its relations, and must not contradict."""
-    if ref.properties and properties:
+    if ref.properties and properties and dict(ref.properties) != properties:
         raise Refusal(
             "E127",
             f"'{ref.name}' is read twice with different properties.",

@@ -16,31 +16,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
+from velo_dagster.errors import Span
 from velo_dagster.sql import quantifiers, time_windows, uris
-from velo_dagster.sql.dialect import Velo, VeloPath
+from velo_dagster.sql.marks import VeloPath
 from velo_dagster.sql.names import SOURCE_COLUMNS, is_plain, quote, quote_all, sanitise
 from velo_dagster.sql.problems import NotSupportedYet, error
 from velo_dagster.sql.relations import input_tables
 from velo_dagster.sql.splice import Splice
 from velo_dagster.sql.statements import Query
 
-_DIALECT = Velo()
 _CLAUSE_ORDER = (
-    "where",
-    "time_window",
-    "group",
-    "having",
-    "qualify",
-    "order",
-    "cluster",
-    "distribute",
-    "sort",
-    "windows",
-    "limit",
-    "offset",
-    "emit",
+    *("where", "time_window", "group", "having", "qualify", "order", "cluster", "distribute", "sort", "windows"),
+    *("limit", "offset", "emit"),
 )
 _RENAMED = {"COLLECT": "collect_list"}
 
@@ -54,8 +43,8 @@ def spark_select(
 ) -> str:
     """The query as Spark SQL over temporary views.
 
-    `views`: by input name. `hidden`: columns of the views that the query must not see. `columns`: by input name, all columns
-    of its view, hidden and system columns included. `event_times`: by input name, the column of `event.time.field`.
+    `views`: by input name. `hidden`: columns of the views that the query must not see. `columns`: by input name, all
+    columns of its view, hidden and system columns included. `event_times`: by input name, its `event.time.field`.
     """
     check_supported(query)
     splice = splice_query(query)
@@ -86,10 +75,6 @@ def splice_query(query: Query) -> Splice:
     return splice
 
 
-def query_tokens(query: Query) -> list[Token]:
-    return [t for t in _DIALECT.tokenize(query.source) if query.start <= t.start and t.end < query.end]
-
-
 def system_columns(query: Query) -> tuple[str, ...]:
     """The system columns of source rows that the query names."""
     named = {
@@ -115,12 +100,12 @@ def _later(query: Query, code: str, what: str, offset: int) -> NotSupportedYet:
     return NotSupportedYet(error(code, f"{what} is not supported yet.", place(query, offset)))
 
 
-def place(query: Query, offset: int):
+def place(query: Query, offset: int) -> Span:
     """Where in the user's file an offset of the query's source stands."""
     before = query.source[query.start : offset]
     lines = before.count("\n")
     column = len(before) - before.rfind("\n") if lines else query.span.column + len(before)
-    return type(query.span)(query.span.file, query.span.line + lines, column)
+    return Span(query.span.file, query.span.line + lines, column)
 
 
 def relation_alias(table: exp.Table) -> str | None:
@@ -167,7 +152,7 @@ def _reorder(splice: Splice, clauses: Sequence[tuple[str, int, int]]) -> None:
 
 
 def _sanitise_identifiers(splice: Splice, query: Query) -> None:
-    for token in query_tokens(query):
+    for token in query.tokens:
         if token.token_type == TokenType.IDENTIFIER and sanitise(token.text) != token.text:
             splice.replace((token.start, token.end + 1), quote(sanitise(token.text)))
         elif token.text.upper() in _RENAMED and query.source[token.end + 1 :].lstrip().startswith("("):

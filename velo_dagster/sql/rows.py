@@ -1,7 +1,7 @@
 """Row-by-row SELECTs: each row of the table comes from exactly one row of one input.
 
-Such a SELECT needs no history: the rows of an increment are the mapped rows of its input. Whether a SELECT is one is decided
-strictly: a clause, or a function, that is not known to look at one row only makes it another kind.
+Such a SELECT needs no history: the rows of an increment are the mapped rows of its input. Whether a SELECT is one is
+decided strictly: a clause, or a function, that is not known to look at one row only makes it another kind.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from velo_dagster.sql import functions
-from velo_dagster.sql.dialect import VeloPath
+from velo_dagster.sql.functions import words
+from velo_dagster.sql.marks import VeloPath
 from velo_dagster.sql.names import quote, sanitise
 from velo_dagster.sql.render import (
     check_supported,
     leave_out,
-    query_tokens,
     relation_alias,
     shown_name,
     splice_query,
@@ -41,11 +41,11 @@ _CLAUSES = {
     "qualify": "QUALIFY looks at other rows",
     "with_": "WITH defines another query",
 }
-_SYNTAX = frozenset(
+_SYNTAX = words(
     """
-    ALL AND ANY AS BETWEEN BIGDECIMAL BOTH CASE CHAR DEC DECIMAL DIV ELSE ESCAPE EXCEPT EXISTS FROM ILIKE IN INTERVAL IS LIKE
-    LEADING NOT NUMERIC OR REGEXP RLIKE SELECT SOME THEN TRAILING VARCHAR WHEN WHERE
-    """.split()
+    ALL AND ANY AS BETWEEN BIGDECIMAL BOTH CASE CHAR DEC DECIMAL DIV ELSE ESCAPE EXCEPT EXISTS FROM ILIKE IN INTERVAL IS
+    LIKE LEADING NOT NUMERIC OR REGEXP RLIKE SELECT SOME THEN TRAILING VARCHAR WHEN WHERE
+    """
 )
 _WORDS_WITHOUT_PARENTHESES = functions.OUTSIDE - {"version", "user", "now", "curdate"}
 
@@ -66,10 +66,10 @@ def row_select(statement: CreateTableAs, hidden: Sequence[str] = ()) -> RowSelec
     not show: hidden ones, and system columns that it has because the query names them."""
     if why_not_by_row(statement.query) is not None:
         return None
-    query = statement.query
+    query, select = statement.query, statement.query.tree
+    assert isinstance(select, exp.Select)
     check_supported(query)
     splice = splice_query(query)
-    select = query.tree
     table = select.args["from_"].this
     alias = shown_name(sanitise(relation_alias(table) or table.meta["input"]))
     keys = tuple((key, _key_expression(splice, select, key, alias)) for key in statement.keys)
@@ -84,24 +84,6 @@ def row_select(statement: CreateTableAs, hidden: Sequence[str] = ()) -> RowSelec
     return RowSelect(table.meta["input"], alias, items, text, keys)
 
 
-def plain_columns(statement: CreateTableAs, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs (input column, output column) of the items that take a column as it is; `*` stands for all of `names`."""
-    select = statement.query.tree
-    if not isinstance(select, exp.Select):
-        return ()
-    pairs: list[tuple[str, str]] = []
-    for item in select.expressions:
-        if "star_end" in item.meta:
-            star = item if isinstance(item, exp.Star) else item.this
-            excepted = {e.name.casefold() for e in star.args.get("except_") or ()}
-            pairs += [(name, name) for name in names if name.casefold() not in excepted]
-        elif isinstance(item, exp.Column) and "span" in item.meta:
-            pairs.append((sanitise(item.name), sanitise(item.name)))
-        elif isinstance(item, exp.Alias) and isinstance(item.this, exp.Column):
-            pairs.append((sanitise(item.this.name), sanitise(item.alias)))
-    return tuple(pairs)
-
-
 def why_not_by_row(query: Query) -> str | None:
     """What forbids to treat the query row by row, in words; None if nothing does."""
     select = query.tree
@@ -111,7 +93,7 @@ def why_not_by_row(query: Query) -> str | None:
         return "it is not a plain SELECT"
     if "time_window" in select.meta:
         return "a time window combines rows"
-    if any(token.token_type == TokenType.PIPE_GT for token in query_tokens(query)):
+    if any(token.token_type == TokenType.PIPE_GT for token in query.tokens):
         return "steps with |> are not taken apart"
     for clause, value in select.args.items():
         if value and clause not in _ROW_CLAUSES:
@@ -145,7 +127,7 @@ def _why_not_expressions(query: Query, select: exp.Select) -> str | None:
         if isinstance(node, VeloPath):
             return f"the path {node.this} gives several values"
     quantified = {node.meta["quantified"].inside[0] - 1 for node in select.walk() if "quantified" in node.meta}
-    tokens = query_tokens(query)
+    tokens = query.tokens
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         if reason := _why_not_word(token, following, quantified):
             return reason
@@ -192,7 +174,7 @@ def _item(splice: Splice, item: exp.Expr, alias: str, unseen: Sequence[str]) -> 
     return star.render(item.meta["span"])
 
 
-def _find_item(select: exp.Select, key: str) -> exp.Expr | None:
+def find_item(select: exp.Select, key: str) -> exp.Expr | None:
     for item in select.expressions:
         if "star_end" not in item.meta and sanitise(item.output_name).casefold() == key.casefold():
             return item
@@ -200,7 +182,7 @@ def _find_item(select: exp.Select, key: str) -> exp.Expr | None:
 
 
 def _key_expression(splice: Splice, select: exp.Select, key: str, alias: str) -> str:
-    item = _find_item(select, key)
+    item = find_item(select, key)
     if item is None:
         return f"{alias}.{quote(key)}"
     start, end = item.meta["span"]
@@ -209,7 +191,7 @@ def _key_expression(splice: Splice, select: exp.Select, key: str, alias: str) ->
 
 def _names_an_alias(select: exp.Select, key: str) -> bool:
     """Whether the key's expression may name another item's alias, which only the whole select list can resolve."""
-    item = _find_item(select, key)
+    item = find_item(select, key)
     if not isinstance(item, exp.Alias):
         return False
     aliases = {

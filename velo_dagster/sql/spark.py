@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from velo_dagster.sql.render import spark_select, system_columns
-from velo_dagster.sql.rows import RowSelect, plain_columns, row_select
+from velo_dagster.sql.rows import RowSelect, row_select
 
-__all__ = ["RowSelect", "plain_columns", "row_select", "spark_select", "system_columns"]
+__all__ = ["RowSelect", "row_select", "spark_select", "system_columns"]

@@ -1,7 +1,7 @@
 """Text with some places rewritten and everything else as the user wrote it.
 
-An edit replaces a stretch of the text by parts: strings, and stretches of the same text, in which the edits that lie inside
-them apply in turn. So `x > ANY (SELECT y FROM t)` can be turned around while `t`, inside of it, becomes a view.
+An edit replaces a stretch of the text by parts: strings, and stretches of the same text, in which the edits that lie
+inside them apply in turn. So `x > ANY (SELECT y FROM t)` can be turned around while `t`, inside of it, becomes a view.
 """
 
 from __future__ import annotations

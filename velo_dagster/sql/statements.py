@@ -1,7 +1,7 @@
 """What a user's SQL says, as frozen values with the place they came from.
 
-Two statements are equal if they say the same: places, white space and comments don't count. A query keeps the user's own text,
-because the text is what Spark gets; its tree is there to understand it (marks: see `velo_dagster.sql.dialect`).
+Two statements are equal if they say the same: places, white space and comments don't count. A query keeps the user's
+own text, because the text is what Spark gets; its tree is there to understand it (see `velo_dagster.sql.marks`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from velo_dagster.errors import Span
 from velo_dagster.sql import uris
@@ -36,13 +37,14 @@ class InputRef:
 
 @dataclass(frozen=True)
 class Query:
-    """A SELECT (or set operation, VALUES, ...): its text in one normal form, its tree, and where it stands in `source`."""
+    """A SELECT (or set operation, VALUES, …): its text in one normal form, its tree, where it stands in `source`."""
 
     text: str
     source: str = field(compare=False, repr=False)
     start: int = field(compare=False, repr=False)
     end: int = field(compare=False, repr=False)
     tree: exp.Expr = field(compare=False, repr=False)
+    tokens: tuple[Token, ...] = field(compare=False, repr=False)
     inputs: tuple[InputRef, ...]
     span: Span = field(compare=False)
 

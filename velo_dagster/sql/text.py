@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from velo_dagster.errors import Span
 from velo_dagster.sql import statements as st
@@ -48,7 +49,7 @@ def comments_between(text: str, start: int, end: int) -> Iterator[tuple[int, str
 
 
 def comments_inside(text: str, tokens: Sequence[Token]) -> Iterator[str]:
-    for before, after in zip(tokens, tokens[1:], strict=False):
+    for before, after in pairwise(tokens):
         if after.start > before.end + 1:
             yield from (comment for _, comment in comments_between(text, before.end + 1, after.start))
 

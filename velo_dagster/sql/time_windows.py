@@ -12,8 +12,8 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from velo_dagster.sql.dialect import TimeWindow
 from velo_dagster.sql.durations import parse_duration
+from velo_dagster.sql.marks import TimeWindow
 from velo_dagster.sql.names import quote
 from velo_dagster.sql.problems import NotSupportedYet, StatementError, error
 from velo_dagster.sql.splice import Splice
@@ -83,7 +83,7 @@ def _rewrite_select(
 
 def _event_time(query: Query, select: exp.Select, event_times: Mapping[str, str]) -> str:
     from_ = select.args.get("from_")
-    name = from_.this.meta.get("input") if from_ else None
+    name = from_.this.meta.get("input", "") if from_ else ""
     if name not in event_times:
         raise StatementError(
             error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from velo_dagster.sql.dialect import VeloParser
 from velo_dagster.sql.names import quote

@@ -1,10 +1,11 @@
 """Bare URIs in SQL text, and what may be shown of a URI.
 
-A bare URI is not made of SQL tokens: `file:///logs/app-*.json` holds the start of a comment, `--` may stand in a path and
-`?query="SELECT ..."` holds quotes. So URIs are found before the tokenizer runs and masked by a word of the same length, which
-keeps every position true. `scheme://` cannot stand outside quotes in any other meaning.
+A bare URI is not made of SQL tokens: `file:///logs/app-*.json` holds the start of a comment, `--` may stand in a path,
+`?query="SELECT ..."` holds quotes. So URIs are found before the tokenizer runs and masked by a word of the same length,
+which keeps every position true. `scheme://` cannot stand outside quotes in any other meaning.
 
-A bare URI ends at white space, `;`, a comma outside `{}`, or a `)` that it did not open; a quoted value after `=` is part of it.
+A bare URI ends at white space, `;`, a comma outside `{}`, or a `)` that it did not open; a quoted value after `=` is
+part of it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _MARK = re.compile(
     (?P<comment>/\*)
   | --[^\r\n]*
   | (?<![A-Za-z0-9_])[rR]'[^']*' | (?<![A-Za-z0-9_])[rR]"[^"]*"
-  | '(?:[^'\\]|\\.)*'?
-  | "(?:[^"\\]|\\.)*"?
-  | `(?:[^`]|``)*`?
+  | '(?:[^'\\]|\\.)*+'?
+  | "(?:[^"\\]|\\.)*+"?
+  | `(?:[^`]|``)*+`?
   | (?P<uri>(?<![A-Za-z0-9_.:`])(?:[A-Za-z][A-Za-z0-9+.\-]*://|file:(?=[^\s:;,)'"`=])))
     """,
     re.VERBOSE | re.DOTALL,
@@ -48,6 +49,27 @@ def mask_uris(text: str) -> tuple[str, dict[int, str]]:
             parts += [text[done:start], "_" * (at - start)]
             done = at
     return "".join([*parts, text[done:]]), found
+
+
+def unclosed(text: str) -> int | None:
+    """Where a quote or comment begins that never ends.
+
+    >>> unclosed("SELECT 'a', 'b"), unclosed("a /* b */ c"), unclosed("a /* b")
+    (12, None, 2)
+    """
+    at = 0
+    while mark := _MARK.search(text, at):
+        at = mark.end()
+        word = mark.group()
+        if mark["comment"]:
+            at = _comment_end(text, mark.start())
+            if not text[mark.start() + 2 : at].endswith("*/"):
+                return mark.start()
+        elif mark["uri"]:
+            at = _uri_end(text, at)
+        elif word[0] in "'\"`" and (len(word) < 2 or word[-1] != word[0]):
+            return mark.start()
+    return None
 
 
 def _comment_end(text: str, at: int) -> int:

@@ -1,23 +1,282 @@
-"""Every rule that needs no data. One rule, one function."""
+"""Every rule about one statement that needs no data and no other statement. One rule, one function.
+
+Codes are stable. A warning is silenced by a comment: `-- velo: allow=W104` right above or inside a statement counts for
+that statement, elsewhere in a file for all of the file.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
-from velo_dagster.sql.problems import Problem
-from velo_dagster.sql.statements import Statement
+from sqlglot import exp
 
-_ALLOW = re.compile(r"--\s*velo:\s*allow\s*=\s*([A-Z0-9, ]+)")
+from velo_dagster.sql import functions
+from velo_dagster.sql.durations import parse_duration
+from velo_dagster.sql.names import is_plain, sanitise
+from velo_dagster.sql.problems import Problem, error, warning
+from velo_dagster.sql.render import place
+from velo_dagster.sql.rows import find_item
+from velo_dagster.sql.statements import CreateTable, CreateTableAs, Insert, Query, Statement, Transaction, Upsert
+from velo_dagster.sql.time_windows import read_arguments
+
+_ALLOW = re.compile(r"^velo:\s*allow\s*=\s*([A-Z0-9, ]+)")
+_UNORDERED = functions.words(
+    "first first_value last last_value collect_list collect array_agg string_agg listagg group_concat any_value"
+)
+_LONG = parse_duration("30 days")
+
+Rule = Callable[[CreateTableAs], Iterable[Problem]]
 
 
-def silenced(text: str) -> frozenset[str]:
-    return frozenset(code for match in _ALLOW.finditer(text) for code in re.split(r"[, ]+", match[1].strip()) if code)
+def validate_statement(statement: Statement) -> Iterator[Problem]:
+    """The problems of one statement, silenced ones left out."""
+    if isinstance(statement, Transaction):
+        for inner in statement.statements:
+            yield from validate_statement(inner)
+        return
+    silent = silenced(statement.comments)
+    rules = [rule(statement) for rule in TABLE_RULES] if isinstance(statement, CreateTableAs) else []
+    if isinstance(statement, (CreateTableAs, CreateTable)):
+        rules.append(table_name(statement))
+    if isinstance(statement, (CreateTableAs, Insert, Upsert)):
+        rules += [rule(statement.query) for rule in QUERY_RULES]
+    yield from (p for problems in rules for p in problems if p.severity == "error" or p.code not in silent)
 
 
-def validate_statement(statement: Statement) -> list[Problem]:
-    return []
+def silenced(comments: Iterable[str]) -> frozenset[str]:
+    """
+    >>> sorted(silenced(["velo: allow=W104, W106", "something else"]))
+    ['W104', 'W106']
+    """
+    found = (match[1] for comment in comments if (match := _ALLOW.match(comment.strip())))
+    return frozenset(code for codes in found for code in re.split(r"[, ]+", codes.strip()) if code)
 
 
-def validate_tables(tables: Mapping[str, Statement]) -> list[Problem]:
-    return []
+# -- about the table --------------------------------------------------------------------------------------------------
+
+
+def table_name(statement: CreateTableAs | CreateTable) -> Iterator[Problem]:
+    if is_plain(statement.name):
+        return
+    if re.search(r"[/\\:*?\"<>|.]|^\s|\s$|__rejected$", statement.name) or statement.name.startswith("_velo"):
+        step = "Use letters, digits and _."
+        yield error(
+            "E105", f"'{statement.name}' cannot name a table: it becomes a folder's name.", statement.span, step
+        )
+        return
+    message = f"The table's name '{statement.name}' must be quoted wherever it is used."
+    yield warning("W101", message, statement.span, f"Call it {re.sub(r'[^A-Za-z0-9_]+', '_', statement.name)}.")
+
+
+def output_names(statement: CreateTableAs) -> Iterator[Problem]:
+    if not isinstance(statement.query.tree, exp.Select):
+        return
+    for item in statement.query.tree.expressions:
+        name = item.alias if isinstance(item, exp.Alias) else ""
+        if name and not is_plain(name):
+            where = place(statement.query, item.meta["span"][0])
+            clean = sanitise(name)
+            told = f"is stored as '{clean}'" if clean != name else "must be quoted wherever it is used"
+            yield warning("W101", f"The column '{name}' {told}.", where, "Use letters, digits and _.")
+
+
+def key_columns(statement: CreateTableAs) -> Iterator[Problem]:
+    """The columns of 'primary.key', and declared ones, must be in the result."""
+    select = statement.query.tree
+    if not isinstance(select, exp.Select) or any(item.is_star for item in select.expressions):
+        return
+    for key in statement.keys:
+        if find_item(select, key) is None and not any(c.name.casefold() == key.casefold() for c in statement.columns):
+            names = ", ".join(item.output_name for item in select.expressions if item.output_name)
+            yield error("E107", f"The key '{key}' is not a column of the result.", statement.span, f"Columns: {names}.")
+
+
+def stream_without_key(statement: CreateTableAs) -> Iterator[Problem]:
+    if statement.stream and statement.keys:
+        step = "Write CREATE TABLE, or leave PRIMARY KEY out."
+        yield error("E116", "A stream only ever gets new rows, so it has no PRIMARY KEY.", statement.span, step)
+
+
+def duplicate_names(statement: CreateTableAs) -> Iterator[Problem]:
+    """Two items of one name cannot both be columns of the table."""
+    select = statement.query.tree
+    if not isinstance(select, exp.Select):
+        return
+    seen: set[str] = set()
+    for item in select.expressions:
+        if item.is_star or not isinstance(item, (exp.Alias, exp.Column)):
+            continue
+        name = sanitise(item.output_name).casefold()
+        if name in seen:
+            where = place(statement.query, item.meta["span"][0])
+            message = f"The column '{item.output_name}' stands twice in the select list."
+            yield error("E130", message, where, "Give one of them another name: … AS other_name.")
+        seen.add(name)
+
+
+def final_without_window(statement: CreateTableAs) -> Iterator[Problem]:
+    if statement.emit == "final" and not any("time_window" in node.meta for node in statement.query.tree.walk()):
+        step = "Add WINDOW TUMBLING(…), or write EMIT CHANGES."
+        yield warning("W103", "EMIT FINAL waits for windows to close, and there is no window.", statement.span, step)
+
+
+def aggregate_without_group(statement: CreateTableAs) -> Iterator[Problem]:
+    select = statement.query.tree
+    if not isinstance(select, exp.Select) or select.args.get("group") or "time_window" in select.meta:
+        return
+    spans = [item.meta["span"] for item in select.expressions if "span" in item.meta and item.find(exp.Query) is None]
+    for start, name in called(statement.query):
+        inside = any(a <= start < b for a, b in spans)
+        if inside and name in functions.AGGREGATES and not _has_over(select, start):
+            where = place(statement.query, start)
+            step = "Add GROUP BY, if more than one row is meant."
+            yield warning("W104", f"{name}() without GROUP BY makes one row of all.", where, step)
+            return
+
+
+def long_retention(statement: CreateTableAs) -> Iterator[Problem]:
+    text = statement.properties.get("retention")
+    length = parse_duration(text) if text else None
+    model = statement.properties.get("table_model", "normal").lower()
+    if length is not None and _LONG is not None and length > _LONG and model != "compact":
+        step = "Add 'table_model' = 'compact'."
+        yield warning("W107", f"A retention of {text} keeps much data in the normal model.", statement.span, step)
+
+
+TABLE_RULES: tuple[Rule, ...] = (
+    output_names,
+    key_columns,
+    stream_without_key,
+    duplicate_names,
+    final_without_window,
+    aggregate_without_group,
+    long_retention,
+)
+
+
+# -- about the query --------------------------------------------------------------------------------------------------
+
+
+def called(query: Query) -> Iterator[tuple[int, str]]:
+    """The functions that a query calls, and where."""
+    tokens = query.tokens
+    for token, following in pairwise(tokens):
+        if query.source[following.start] == "(" and (token.text[:1].isalpha() or token.text[:1] == "_"):
+            yield token.start, token.text.lower()
+
+
+def _has_over(select: exp.Expr, start: int) -> bool:
+    return any(
+        w.this is not None and w.this.find(exp.Func) and _starts(w.this) == start for w in select.find_all(exp.Window)
+    )
+
+
+def _starts(node: exp.Expr) -> int | None:
+    return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=None)
+
+
+def random_functions(query: Query) -> Iterator[Problem]:
+    for start, name in called(query):
+        if name in functions.RANDOM:
+            step = (
+                "_file and _line say where a row came from."
+                if "file" in name or "id" in name
+                else "Compute it at the source."
+            )
+            message = f"{name}() gives other values at each load, so the table could never be checked or reloaded."
+            yield error("E121", message, place(query, start), step)
+
+
+def functions_of_now(query: Query) -> Iterator[Problem]:
+    words = {(token.start, token.text.lower()) for token in query.tokens}
+    for start, name in sorted({*called(query), *(w for w in words if w[1] in _BARE)}):
+        if name in functions.OUTSIDE:
+            message = f"{name} changes from load to load; the table is recomputed in full each time."
+            yield warning("W108", message, place(query, start), "Use a time that the rows carry.")
+
+
+_BARE = functions.words("current_date current_timestamp current_time localtimestamp current_user session_user")
+
+
+def unordered_functions(query: Query) -> Iterator[Problem]:
+    """Aggregates whose result depends on an order that the query does not give."""
+    for node in query.tree.walk():
+        name = node.meta.get("name") or (
+            node.name if isinstance(node, exp.Anonymous) else node.sql_names()[0] if isinstance(node, exp.Func) else ""
+        )
+        if str(name).lower() not in _UNORDERED or "start" not in node.meta:
+            continue
+        if node.find_ancestor(exp.WithinGroup, exp.Window) is None:
+            lowered = query.source[node.meta["start"] : node.meta["end"] + 1].lower()
+            message = f"{lowered}() depends on an order that the query does not give."
+            yield warning(
+                "W112", message, place(query, node.meta["start"]), "Use min_by, max_by, or WITHIN GROUP (ORDER BY …)."
+            )
+
+
+def samples(query: Query) -> Iterator[Problem]:
+    for table in query.tree.find_all(exp.TableSample):
+        if "end" in table.meta:
+            message = "TABLESAMPLE takes other rows at each load."
+            yield warning("W108", message, place(query, table.meta["end"]), "Filter by a column.")
+
+
+def not_in_subquery(query: Query) -> Iterator[Problem]:
+    for node in query.tree.find_all(exp.Not):
+        inner = node.this
+        if not isinstance(inner, exp.In) or inner.args.get("query") is None:
+            continue
+        if (
+            "IS NULL" in inner.args["query"].sql("spark").upper()
+            or "IS NOT NULL" in inner.args["query"].sql("spark").upper()
+        ):
+            continue
+        start = _starts(inner)
+        step = "Add WHERE column IS NOT NULL to the subquery, or use NOT EXISTS."
+        yield warning(
+            "W105", "NOT IN is never true once the subquery holds a NULL.", place(query, start or query.start), step
+        )
+
+
+def like_without_start(query: Query) -> Iterator[Problem]:
+    for node in query.tree.find_all(exp.Like, exp.ILike):
+        pattern = node.expression
+        if isinstance(pattern, exp.Literal) and pattern.is_string and pattern.name.startswith("%"):
+            start = _starts(node)
+            step = "Filter by a prefix, or by another column as well, if the table is large."
+            yield warning(
+                "W106", f"LIKE '{pattern.name}' must look at every row.", place(query, start or query.start), step
+            )
+
+
+def window_form(query: Query) -> Iterator[Problem]:
+    for node in query.tree.walk():
+        window = node.meta.get("time_window")
+        if window is not None and read_arguments(window) is None:
+            forms = {"SESSION": "SESSION([column,] gap [, key])", "TUMBLING": "TUMBLING([column,] size)"}
+            form = forms.get(window.kind, f"{window.kind}([column,] size, advance)")
+            yield error(
+                "E112", f"{window.kind} needs positive durations.", place(query, window.start), f"Write {form}."
+            )
+
+
+def within_form(query: Query) -> Iterator[Problem]:
+    for join in query.tree.find_all(exp.Join):
+        within = join.meta.get("within")
+        if within is not None and parse_duration(within[0]) is None:
+            message = f"'{within[0]}' is not a duration."
+            yield error("E108", message, place(query, within[1]), "Write WITHIN 5m, or WITHIN '10 seconds'.")
+
+
+QUERY_RULES: tuple[Callable[[Query], Iterable[Problem]], ...] = (
+    random_functions,
+    functions_of_now,
+    unordered_functions,
+    samples,
+    not_in_subquery,
+    like_without_start,
+    window_form,
+    within_form,
+)

@@ -28,7 +28,7 @@ class MissingVariable(Terminal, VeloError):
 
 
 def resolve(key: str, value: str, environ: Mapping[str, str], where: Span | str | None = None) -> str:
-    """The value with its variables replaced; as in a shell, an empty variable counts as not set where a default is given.
+    """The value with its variables replaced; as in a shell, an empty variable counts as not set if a default is given.
 
     >>> resolve("host", "${HOST:-localhost}:${PORT}", {"PORT": "5432"})
     'localhost:5432'

@@ -19,19 +19,8 @@ from velo_dagster.sources.formats.types import Evidence
 
 NASTY = json.loads((Path(__file__).parents[2] / "fixtures" / "formats" / "nasty_values.json").read_text())
 TYPES = [
-    *(
-        "BIGINT",
-        "INT",
-        "SMALLINT",
-        "DOUBLE",
-        "FLOAT",
-        "BOOLEAN",
-        "STRING",
-        "BINARY",
-        "DATE",
-        "TIMESTAMP",
-        "TIMESTAMP_NTZ",
-    ),
+    *("BIGINT", "INT", "SMALLINT", "DOUBLE", "FLOAT", "BOOLEAN", "STRING", "BINARY"),
+    *("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
     *("DECIMAL(18,2)", "DECIMAL(18,0)", "DECIMAL(18,18)", "DECIMAL(38,2)", "DECIMAL(38,0)", "DECIMAL(10,1)"),
 ]
 

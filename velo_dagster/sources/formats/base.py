@@ -127,7 +127,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A bad record: where it starts, how many line ends lie before it in the range, why, and its text."""
+    """A bad record: where it starts, why, and its text. `line`, in a survey: how many line ends stand before it."""
 
     offset: int
     line: int

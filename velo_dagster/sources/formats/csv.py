@@ -27,12 +27,12 @@ from velo_dagster.sources.formats.base import (
     OnBad,
     Open,
     arrow_columns,
+    clip,
     surveyed,
 )
 from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
 from velo_dagster.sources.formats.lines import LineFormat, Records, broken_row
 from velo_dagster.sources.formats.records import CsvCutter
-from velo_dagster.sources.formats.types import Evidence
 
 Texts = Mapping[str, pa.Array]
 
@@ -56,14 +56,14 @@ class CsvFormat(LineFormat):
         self.cutter = CsvCutter(options.delimiter, options.quote)
 
     def names(self, open_: Open) -> tuple[str, ...]:
-        head, end = self.head(open_)
         if self.options.header:
+            head, end = self.head(open_)
             return () if end is None else _unique(self._fields(self._last_record(head)))
-        block = next(self.blocks(open_, len(head) if end is None else end, None, size=64 * 1024), None)
-        if block is None or block.broken:
-            return ()
-        record = block.data[block.starts[0] : block.ends[0]] if len(block.starts) else b""
-        return tuple(f"column_{place}" for place in range(len(self._fields(record))))
+        for block in self.blocks(open_, self.first(open_, 0), None, size=64 * 1024):
+            if len(block.starts):
+                record = block.data[block.starts[0] : block.ends[0]]
+                return tuple(f"column_{place}" for place in range(len(self._fields(record))))
+        return ()
 
     def is_whole(self, open_: Open, record: bytes) -> bool:
         """By its form: no open quote, no character cut in half, as many fields as the others."""
@@ -78,17 +78,14 @@ class CsvFormat(LineFormat):
 
     def observe(self, records: Records, names: tuple[str, ...], declared: Mapping[str, str]) -> FileSurvey:
         parsed = self._parse(records, names)
-        misfits = np.zeros(len(parsed.index), np.bool_)
-        columns: dict[str, Evidence] = {}
+        misfits = _Misfits(len(parsed.index))
         for name, texts in parsed.columns.items():
             if name in declared:
-                _, here = convert.convert(texts, to_arrow(declared[name]), declared=True)
-                misfits |= False if here is None else here
-        bad = parsed.bad + self._misfit_rows(records, parsed, misfits, {n: to_arrow(t) for n, t in declared.items()})
-        for name, texts in parsed.columns.items():
-            if name not in declared:
-                good = texts.filter(pa.array(~misfits)) if misfits.any() else texts
-                columns[name] = convert.observe(good, self.options.number_format)
+                type_ = to_arrow(declared[name])
+                misfits.add(name, type_, convert.convert(texts, type_, declared=True)[1])
+        good = {name: misfits.drop(texts) for name, texts in parsed.columns.items() if name not in declared}
+        columns = {name: convert.observe(texts, self.options.number_format) for name, texts in good.items()}
+        bad = parsed.bad + misfits.rows(records, parsed)
         return surveyed(columns, bad, len(records.at) + len(records.bad))
 
     def batches(
@@ -111,59 +108,38 @@ class CsvFormat(LineFormat):
             records = self.records(block)
             parsed = self._parse(records, names)
             arrays, misfits = self._typed(records, parsed, columns, declared)
-            bad = parsed.bad
-            at = records.at[parsed.index]
-            if misfits is not None:
-                bad = bad + self._misfit_rows(records, parsed, misfits, {n: t for n, t in columns if n in declared})
-                keep = pa.array(~misfits)
-                arrays, at = [array.filter(keep) for array in arrays], at[~misfits]
-            yield from emitter.good(arrays, at)
-            yield from emitter.bad(bad)
+            yield from emitter.good([misfits.drop(array) for array in arrays], records.at[parsed.index][misfits.fit])
+            yield from emitter.bad(parsed.bad + misfits.rows(records, parsed))
 
     def _typed(
         self, records: Records, parsed: _Parsed, columns: Sequence[tuple[str, pa.DataType]], declared: frozenset[str]
-    ) -> tuple[list[pa.Array], Any]:
-        """The columns under their types, and which rows do not fit a declared one."""
+    ) -> tuple[list[pa.Array], _Misfits]:
+        """The columns under their types, and which values do not fit a declared one."""
         count = len(parsed.index)
         arrays: list[pa.Array] = []
-        bad: Any = None
+        misfits = _Misfits(count)
         for name, type_ in columns:
             texts = parsed.columns.get(name)
             if texts is None or pa.types.is_null(type_):
                 arrays.append(pa.nulls(count, type_))
                 self._expect_nulls(records, parsed, name, texts)
                 continue
-            array, misfits = convert.convert(texts, type_, name in declared)
-            if misfits is not None and name not in declared:
-                raise _misfit(records, parsed, name, texts, int(np.argmax(misfits)))
-            if misfits is not None:
-                bad = misfits if bad is None else bad | misfits
+            array, here = convert.convert(texts, type_, name in declared)
+            if here is not None and name not in declared:
+                raise _misfit(records, parsed, name, texts, int(np.argmax(here)))
+            misfits.add(name, type_, here)
             arrays.append(array)
         if not self.options.ignore_unknown:
             known = {name for name, _ in columns}
             for name, texts in parsed.columns.items():
                 if name not in known:
                     self._expect_nulls(records, parsed, name, texts)
-        return arrays, bad
+        return arrays, misfits
 
     def _expect_nulls(self, records: Records, parsed: _Parsed, name: str, texts: pa.Array | None) -> None:
         """A column without a type, or not in the schema, must hold nothing yet."""
         if texts is not None and texts.null_count < len(texts):
             raise _misfit(records, parsed, name, texts, texts.is_valid().index(True).as_py())
-
-    def _misfit_rows(
-        self, records: Records, parsed: _Parsed, misfits: Any, declared: Mapping[str, pa.DataType]
-    ) -> list[BadRow]:
-        """The rows with a value that does not fit its declared type, each with its first such value as the reason."""
-        rows: list[BadRow] = []
-        for row in np.flatnonzero(misfits).tolist():
-            for name, type_ in declared.items():
-                texts = parsed.columns.get(name)
-                if texts is not None and convert.convert(texts.slice(row, 1), type_, declared=True)[1] is not None:
-                    reason = f"{texts[row].as_py()!r} in column '{name}' is not a {to_ddl(type_)}"
-                    rows.append(records.bad_row(int(parsed.index[row]), reason))
-                    break
-        return rows
 
     def _parse(self, records: Records, names: Sequence[str]) -> _Parsed:
         count = len(records.at)
@@ -175,7 +151,7 @@ class CsvFormat(LineFormat):
             wrong.append((row.number - 1, row.actual_columns))
             return "skip"
 
-        if not count or not names:
+        if not count:
             return _Parsed({name: pa.nulls(0, pa.string()) for name in names}, index[:0], bad)
         table = self._read(records.data, len(names), leave_out)
         if wrong:
@@ -235,6 +211,32 @@ class CsvFormat(LineFormat):
         table = reader._read(data, 1, count)
         table = reader._read(data, found[0], count) if found else table
         return [column[0].as_py() or "" for column in table.columns]
+
+
+class _Misfits:
+    """Values of a block that do not fit their declared types. `fit`: the rows without one."""
+
+    def __init__(self, count: int) -> None:
+        self.fit = np.ones(count, np.bool_)
+        self._columns: list[tuple[str, pa.DataType, convert.Mask]] = []
+
+    def add(self, name: str, type_: pa.DataType, misfits: convert.Mask | None) -> None:
+        if misfits is not None:
+            self._columns.append((name, type_, misfits))
+            self.fit &= ~misfits
+
+    def drop(self, array: pa.Array) -> pa.Array:
+        """The array without the rows that do not fit."""
+        return array.filter(pa.array(self.fit)) if self._columns else array
+
+    def rows(self, records: Records, parsed: _Parsed) -> list[BadRow]:
+        """The rows that do not fit, each with its first such value as the reason."""
+        reasons: dict[int, str] = {}
+        for name, type_, misfits in self._columns:
+            for row in np.flatnonzero(misfits).tolist():
+                text = clip(parsed.columns[name][row].as_py())
+                reasons.setdefault(row, f"{text!r} in column '{name}' is not a {to_ddl(type_)}")
+        return [records.bad_row(int(parsed.index[row]), reason) for row, reason in reasons.items()]
 
 
 def _wrong_count(expected: int, found: int) -> str:

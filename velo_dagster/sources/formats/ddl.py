@@ -128,7 +128,7 @@ def _widened(type_: pa.DataType) -> str:
         return "BINARY"
     if types.is_date64(type_):
         return "DATE"
-    if types.is_timestamp(type_) and type_.unit != "ns":
+    if types.is_timestamp(type_):
         return "TIMESTAMP_NTZ" if type_.tz is None else "TIMESTAMP"
     raise UnreadableType(str(type_))
 

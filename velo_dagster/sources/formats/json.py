@@ -37,6 +37,7 @@ from velo_dagster.sources.formats.types import NOTHING, Evidence, join_columns
 
 _FEW = 128
 _GUESS = 32
+_ODD = 4
 _BLANK = 32
 
 
@@ -107,17 +108,24 @@ class JsonLinesFormat(LineFormat):
             if block.broken:
                 yield from emitter.bad([broken_row(block)])
                 continue
-            for read in self._read(self.records(block), columns, reader):
-                yield from emitter.good(read.arrays, read.at)
-                yield from emitter.bad(read.bad)
+            read = self._read(self.records(block), columns, reader)
+            yield from emitter.good(read.arrays, read.at)
+            yield from emitter.bad(read.bad)
 
-    def _read(self, records: Records, columns: Sequence[Column], reader: ColumnReader) -> Iterator[_Read]:
-        yield _Read([pa.nulls(0, column.type) for column in columns], records.at[:0], records.bad)
-        yield from _in_pieces(
-            len(records.at),
-            lambda low, high: _read_at_once(records, low, high, reader),
-            lambda low, high: self._read_each(records, low, high, columns),
-        )
+    def _read(self, records: Records, columns: Sequence[Column], reader: ColumnReader) -> _Read:
+        pieces = [
+            _Read([pa.nulls(0, column.type) for column in columns], records.at[:0], records.bad),
+            *_in_pieces(
+                len(records.at),
+                lambda low, high: _read_at_once(records, low, high, reader),
+                lambda low, high: self._read_each(records, low, high, columns),
+            ),
+        ]
+        if len(pieces) == 2:
+            return replace(pieces[1], bad=records.bad + pieces[1].bad)
+        arrays = [pa.concat_arrays(parts) for parts in zip(*(piece.arrays for piece in pieces), strict=True)]
+        bad = [row for piece in pieces for row in piece.bad]
+        return _Read(arrays, np.concatenate([piece.at for piece in pieces]), bad)
 
     def _read_each(self, records: Records, low: int, high: int, columns: Sequence[Column]) -> _Read:
         rows: list[list[Any]] = []
@@ -191,21 +199,27 @@ class JsonLinesFormat(LineFormat):
 T = TypeVar("T")
 
 
-def _in_pieces(
-    count: int, at_once: Callable[[int, int], T | None], each: Callable[[int, int], T], low: int = 0
-) -> Iterator[T]:
-    """Take records low to count at once if that works, else in halves, a few of them one by one."""
-    if low >= count:
-        return
-    found = at_once(low, count)
-    if found is not None:
-        yield found
-    elif count - low <= _FEW:
-        yield each(low, count)
-    else:
-        middle = (low + count) // 2
-        yield from _in_pieces(middle, at_once, each, low)
-        yield from _in_pieces(count, at_once, each, middle)
+def _in_pieces(count: int, at_once: Callable[[int, int], T | None], each: Callable[[int, int], T]) -> Iterator[T]:
+    """Take records at once where that works, else in halves, a few of them one by one.
+
+    Where most records turn out to need that, the rest is not even tried.
+    """
+    pieces, quick, slow = [(0, count)], 0, 0
+    while pieces:
+        low, high = pieces.pop()
+        if low >= high:
+            continue
+        odd = slow > _ODD * _FEW and slow > quick
+        found = None if odd else at_once(low, high)
+        if found is not None:
+            quick += high - low
+            yield found
+        elif odd or high - low <= _FEW:
+            slow += high - low
+            yield each(low, high)
+        else:
+            middle = (low + high) // 2
+            pieces += [(middle, high), (low, middle)]
 
 
 def _read_at_once(records: Records, low: int, high: int, reader: ColumnReader) -> _Read | None:

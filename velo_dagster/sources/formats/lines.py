@@ -40,6 +40,10 @@ class Block:
     ends: Offsets
     broken: str | None = None
 
+    def line(self, offset: int) -> int:
+        """How many line ends lie before a place of the file that is in this block."""
+        return self.data.count(b"\n", 0, offset - self.offset)
+
 
 @dataclass(frozen=True)
 class Records:
@@ -50,12 +54,11 @@ class Records:
     ends: Offsets
     at: Offsets
     bad: list[BadRow]
-    block: Block
 
     def bad_row(self, index: int, reason: str) -> BadRow:
         """A record that turned out to be bad."""
         text = self.data[self.starts[index] : self.ends[index]].decode()
-        return _bad_row(self.block, int(self.at[index]), reason, text)
+        return BadRow(int(self.at[index]), 0, reason, text)
 
 
 class LineFormat(FileFormat):
@@ -94,9 +97,11 @@ class LineFormat(FileFormat):
             # A file that is read as a whole is complete by itself: what does not end in it never will.
             return Tail(self._last_border(open_, start, None, final=True), None)
         complete = self._last_border(open_, start, size, final=False)
+        if size - complete > self.options.max_record:
+            return Tail(complete, None)
         with self.open(open_) as file:
             file.seek(complete)
-            rest = file.read(size - complete)
+            rest = _read(file, size - complete)
         return Tail(complete, size if rest.strip(b"\r\n") and self.is_whole(open_, rest) else None)
 
     def split(self, open_: Open, start: int, stop: int | None, target: int) -> list[tuple[int, int | None]]:
@@ -138,9 +143,8 @@ class LineFormat(FileFormat):
                 here = FileSurvey({}, (broken_row(block),), 1, 1)
             else:
                 here = self.observe(self.records(block), names, declared)
-            rows = sorted(here.bad_rows, key=lambda row: row.offset)
-            rows = tuple(replace(row, line=row.line + lines) for row in rows)
-            found = found.join(replace(here, bad_rows=rows))
+            rows = [replace(row, line=lines + block.line(row.offset)) for row in here.bad_rows]
+            found = found.join(replace(here, bad_rows=tuple(sorted(rows, key=lambda row: row.offset))))
             lines += 1 if block.broken else block.data.count(b"\n")
         return found
 
@@ -218,13 +222,12 @@ class LineFormat(FileFormat):
 
     def _broken(self, window: _Window, reason: str) -> Block:
         """One bad record: everything up to the next line end, of which only the beginning is kept."""
-        offset, beginning = window.at, window.data[:_HEAD]
+        offset, beginning = window.at, b""
         while (end := self.cutter.line_end(window.data, 0)) is None and not window.ended:
-            window.take(len(window.data))
+            beginning += window.take(len(window.data))[: _HEAD - len(beginning)]
             window.fill(self.options.block)
-        window.take(len(window.data) if end is None else end)
-        size = window.at - offset
-        return Block(offset, size, beginning[:size].rstrip(b"\r\n"), _NO_RECORDS, _NO_RECORDS, reason)
+        beginning += window.take(len(window.data) if end is None else end)[: _HEAD - len(beginning)]
+        return Block(offset, window.at - offset, beginning.rstrip(b"\r\n"), _NO_RECORDS, _NO_RECORDS, reason)
 
     def _borders(self, open_: Open, start: int, stop: int, target: int) -> Iterator[int]:
         """Record borders in the range, about every `target` bytes or more often."""
@@ -281,7 +284,7 @@ class LineFormat(FileFormat):
                 data = data.decode(encoding).encode()
                 cut = self.cutter.cut(data, final=True)
                 starts, ends = cut.starts, cut.ends
-            return Records(data, starts, ends, block.offset + block.starts, [], block)
+            return Records(data, starts, ends, block.offset + block.starts, [])
         except UnicodeDecodeError:
             return self._text_only(block)
 
@@ -297,11 +300,11 @@ class LineFormat(FileFormat):
                 kept.append(start)
             except UnicodeDecodeError as error:
                 reason = f"byte {record[error.start]:#04x} at {block.offset + start + error.start} is not {encoding}"
-                bad.append(_bad_row(block, block.offset + start, reason, record.decode(encoding, "replace")))
+                bad.append(BadRow(block.offset + start, 0, reason, record.decode(encoding, "replace")))
         lengths = np.array([len(text) for text in texts], np.int64)
         ends = np.cumsum(lengths + 1) - 1
         data = b"".join(text + b"\n" for text in texts)
-        return Records(data, ends - lengths, ends, block.offset + np.array(kept, np.int64), bad, block)
+        return Records(data, ends - lengths, ends, block.offset + np.array(kept, np.int64), bad)
 
 
 class _Window:
@@ -342,7 +345,3 @@ def broken_row(block: Block) -> BadRow:
     """The bad row that a broken block is."""
     assert block.broken is not None
     return BadRow(block.offset, 0, block.broken, block.data.decode(errors="replace"))
-
-
-def _bad_row(block: Block, offset: int, reason: str, text: str) -> BadRow:
-    return BadRow(offset, block.data.count(b"\n", 0, offset - block.offset), reason, text)

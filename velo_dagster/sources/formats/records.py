@@ -90,8 +90,9 @@ class CsvCutter:
         elif not quoted:
             breaks = _breaks(octets, data, final)
         assert breaks is not None
-        whole = not quoted or self._whole(data, int(breaks[-1]) + 1 if len(breaks) else 0)
-        return _cut(data, breaks, final and whole, lone_cr=True, keep_empty=False)
+        if final and quoted:
+            final = self._whole(data, int(breaks[-1]) + 1 if len(breaks) else 0)
+        return _cut(data, breaks, final, lone_cr=True, keep_empty=False)
 
     def reach(self, data: bytes) -> int | None:
         if self.quote is not None and self.quote in data:

@@ -27,12 +27,10 @@ def is_ascii_based(encoding: str) -> bool:
     """
     if encoding == "utf-8":
         return True
-    ascii_bytes = bytes(range(128))
-    try:
-        single = all(len(bytes([value]).decode(encoding, "replace")) == 1 for value in range(256))
-        return single and ascii_bytes.decode(encoding) == ascii_bytes.decode("ascii")
-    except UnicodeError:
-        return False
+    # A decoder that gives no character for some byte waits for more: its characters have several bytes.
+    fresh = codecs.getincrementaldecoder(encoding)
+    characters = [fresh("replace").decode(bytes([value])) for value in range(256)]
+    return all(len(character) == 1 for character in characters) and characters[:128] == [*map(chr, range(128))]
 
 
 def opened(open_: Open, compression: Compression | None, encoding: str) -> BinaryIO:

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from velo_dagster.sources.formats.ddl import struct_ddl, to_arrow, to_ddl
 
-Kind = Literal["null", "boolean", "number", "date", "timestamp", "object", "array", "text"]
+Kind = Literal["null", "hollow", "boolean", "number", "date", "timestamp", "object", "array", "text"]
 
 MOST_DIGITS = 38
 SHORT_DIGITS = 18
@@ -61,8 +61,8 @@ class Evidence:
         kinds = {self.kind, other.kind}
         if kinds == {"date", "timestamp"}:
             return AT_TIME
-        if len(kinds) > 1 or self.kind == "text":
-            return TEXT
+        if len(kinds) > 1:
+            return HOLLOW if self.type() is None and other.type() is None else TEXT
         if self.kind == "number":
             return Evidence(
                 "number",
@@ -140,10 +140,12 @@ BOOLEAN = Evidence("boolean")
 ON_DATE = Evidence("date")
 AT_TIME = Evidence("timestamp")
 TEXT = Evidence("text")
+HOLLOW = Evidence("hollow")  # both {} and []: still undecided, but with anything that decides it will be text
 DOUBLE = Evidence("number", point=True, double=True)
 
 _TYPES: dict[str, str | None] = {
     "null": None,
+    "hollow": None,
     "boolean": "BOOLEAN",
     "date": "DATE",
     "timestamp": "TIMESTAMP",

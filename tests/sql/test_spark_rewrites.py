@@ -1,0 +1,228 @@
+"""What Spark does not know is rewritten so that it means what the language says.
+
+If one of these fails, a table quietly holds wrong rows.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import product
+
+import pytest
+
+from velo_dagster.sql.functions import AGGREGATES, GENERATORS, OUTSIDE, RANDOM, ROW_FUNCTIONS, WINDOW_FUNCTIONS
+from velo_dagster.sql.parse import parse, parse_select
+from velo_dagster.sql.problems import NotSupportedYet
+from velo_dagster.sql.spark import RowSelect, row_select, spark_select, system_columns
+from velo_dagster.sql.statements import CreateTableAs
+
+OPERATORS = {
+    "=": lambda x, y: x == y,
+    "<>": lambda x, y: x != y,
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+}
+
+
+def quantified(operator: str, word: str, left: int | None, values: list[int | None]) -> bool | None:
+    """The standard's answer: OR or AND over the comparisons in three-valued logic."""
+    answers = [None if left is None or v is None else OPERATORS[operator](left, v) for v in values]
+    decisive = word != "ALL"
+    if decisive in answers:
+        return decisive
+    return None if None in answers else not decisive
+
+
+def run(spark, sql: str, **options):
+    query = parse_select(sql)
+    return spark.sql(spark_select(query, {ref.name: ref.name for ref in query.inputs}, **options))
+
+
+def test_any_and_all_over_subqueries_follow_three_valued_logic(spark):
+    sets = {0: [], 1: [1, 2, 9], 2: [None], 3: [5, None], 4: [5], 5: [5, 5, 5]}
+    rows = [(number, value) for number, values in sets.items() for value in values]
+    spark.createDataFrame(rows, "n int, v int").createOrReplaceTempView("sets")
+    outer = [(x, n) for x in (5, 1, None) for n in sets]
+    spark.createDataFrame(outer, "x int, n int").createOrReplaceTempView("outers")
+    cases = list(product(OPERATORS, ("ANY", "SOME", "ALL")))
+    items = ", ".join(
+        f"x {op} {word} (SELECT v FROM sets s WHERE s.n = o.n) AS c{i}" for i, (op, word) in enumerate(cases)
+    )
+    for row in run(spark, f"SELECT x, n, {items} FROM outers o").collect():
+        for i, (op, word) in enumerate(cases):
+            assert row[f"c{i}"] == quantified(op, word, row.x, sets[row.n]), (op, word, row.x, sets[row.n])
+
+
+def test_any_and_all_over_lists(spark):
+    for op, word, left, values in product(OPERATORS, ("ANY", "ALL"), (5, None), ([1, 2, 9], [5, None], [7, 8])):
+        listed = ", ".join("CAST(NULL AS INT)" if v is None else str(v) for v in values)
+        shown = "CAST(NULL AS INT)" if left is None else left
+        answer = run(spark, f"SELECT {shown} {op} {word} ({listed})").collect()[0][0]
+        assert answer == quantified(op, word, left, values)
+
+
+def test_any_compares_each_value_by_its_type(spark):
+    """Text against numbers: MIN of the texts would compare '10' and '9' as texts."""
+    spark.sql("SELECT * FROM VALUES ('10'), ('9') AS t(v)").createOrReplaceTempView("texts")
+    assert run(spark, "SELECT 9.5 > ANY (SELECT v FROM texts)").collect()[0][0] is True
+
+
+def test_any_in_where_with_a_subquery_on_the_left(spark):
+    spark.sql("SELECT * FROM VALUES (1), (2), (3) AS t(v)").createOrReplaceTempView("three")
+    sql = "SELECT v FROM three WHERE (SELECT max(v) FROM three) - v >= ALL (SELECT v - 1 FROM three WHERE v < 3)"
+    assert sorted(row.v for row in run(spark, sql).collect()) == [1, 2]
+
+
+def test_any_stays_an_aggregate_where_spark_has_it(spark):
+    assert run(spark, "SELECT true = any(x > 2), some(x > 2) FROM VALUES (1), (3) AS t(x)").collect()[0][:] == (
+        True,
+        True,
+    )
+
+
+EVENTS = "SELECT * FROM VALUES (60, 100), (120, 200), (360, 500) AS t(s, amount)"
+
+
+@pytest.fixture
+def events(spark):
+    spark.sql(f"SELECT timestamp_seconds(s) AS ts, 'k' AS k, amount FROM ({EVENTS})").createOrReplaceTempView("events")
+    return spark
+
+
+def test_tumbling(events):
+    sql = "SELECT k, sum(amount) AS total, window_start, window_end FROM events WINDOW TUMBLING(ts, 5m) GROUP BY k"
+    rows = sorted(run(events, sql).collect(), key=lambda row: row.window_start)
+    assert [row.total for row in rows] == [300, 500]
+    assert [(row.window_end - row.window_start).seconds for row in rows] == [300, 300]
+
+
+def test_windows_are_half_open(spark):
+    spark.sql(
+        "SELECT timestamp_millis(ms) AS ts, v FROM VALUES (100, 10), (500, 20), (1000, 30) AS t(ms, v)"
+    ).createOrReplaceTempView("halves")
+    rows = run(
+        spark, "SELECT count(*) AS n, sum(v) AS v FROM halves WINDOW TUMBLING(ts, 1s) ORDER BY window_start"
+    ).collect()
+    assert [(row.n, row.v) for row in rows] == [(2, 30), (1, 30)]
+
+
+def test_sliding_and_session(events):
+    sliding = run(
+        events, "SELECT sum(amount) AS v FROM events WINDOW SLIDING(ts, 4m, 2m) ORDER BY window_start"
+    ).collect()
+    assert [row.v for row in sliding] == [100, 300, 200, 500, 500]
+    session = run(
+        events,
+        "SELECT k, count(*) AS n, _window_start FROM events WINDOW SESSION(ts, 2m, k) GROUP BY k HAVING n > 0 ORDER BY n DESC",
+    )
+    assert [row.n for row in session.collect()] == [2, 1]
+
+
+def test_the_time_may_come_from_the_source(events):
+    rows = run(events, "SELECT count(*) AS n FROM events WINDOW TUMBLING(1h)", event_times={"events": "ts"}).collect()
+    assert rows[0].n == 3
+
+
+def test_clauses_in_any_order(events):
+    sql = "SELECT k, count(*) AS n FROM events LIMIT 1 ORDER BY n HAVING count(*) > 1 GROUP BY k WHERE amount > 100"
+    assert run(events, sql).collect()[0].n == 2
+
+
+def test_stars_show_neither_hidden_nor_system_columns(spark):
+    spark.sql("SELECT 1 AS a, 'f' AS _file, 7 AS _velo_id").createOrReplaceTempView("files")
+    spark.sql("SELECT 1 AS b").createOrReplaceTempView("plain")
+    columns = {"files": ["a", "_file", "_velo_id"], "plain": ["b"]}
+    cases = {
+        "SELECT * FROM files": ["a", "_file"],
+        "SELECT *, _file FROM files": ["a", "_file"],
+        "SELECT files.*, _file AS f FROM files": ["a", "f"],
+        "SELECT * EXCEPT (a), _file AS f FROM files": ["f"],
+        "SELECT *, x._file AS f FROM files x JOIN plain ON true": ["a", "b", "f"],
+        "SELECT * FROM (SELECT a, _file AS f FROM files) q": ["a", "f"],
+        "TABLE files": ["a", "_file"],
+    }
+    for sql, expected in cases.items():
+        query = parse_select(sql)
+        names = {ref.name: ref.name for ref in query.inputs}
+        assert spark.sql(spark_select(query, names, ["_velo_id"], columns)).columns == expected, sql
+
+
+def test_names_that_delta_refuses_are_sanitised_on_both_sides(spark):
+    spark.sql("SELECT 3 AS Order_ID").createOrReplaceTempView("sales")
+    frame = run(spark, "SELECT s.`Order ID` AS `The ID`, `Order ID` + 1 AS next FROM sales s WHERE `order id` = 3")
+    assert frame.columns == ["The_ID", "next"]
+    assert frame.collect()[0][:] == (3, 4)
+
+
+def test_velo_names_of_aggregates(spark):
+    sql = "SELECT size(COLLECT(x)) AS n, GROUP_CONCAT(x) AS c, group_concat(x, '-') AS d FROM VALUES (1), (1) AS t(x)"
+    assert run(spark, sql).collect()[0][:] == (2, "1,1", "1-1")
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT positions.*.shares FROM t", "E204"),
+        ("SELECT a.**.b FROM t", "E204"),
+        ("SELECT a[*].b FROM t", "E204"),
+        ("SELECT 1 FROM a JOIN b ON a.x = b.x WITHIN 5m", "E202"),
+        ("SELECT sum(x) OVER (ROWS WINDOW BUFFER 5 ROWS ORDER BY y) FROM t", "E203"),
+        ("SELECT count(*) FROM t WINDOW TUMBLING(ts, 1h) EMIT FINAL", "E207"),
+        ("SELECT count(*) FROM t WINDOW TUMBLING(ts, 1h) GROUP BY ROLLUP (a)", "E205"),
+    ],
+)
+def test_what_is_not_supported_yet_says_so(sql: str, code: str):
+    query = parse_select(sql)
+    with pytest.raises(NotSupportedYet) as caught:
+        spark_select(query, {ref.name: ref.name for ref in query.inputs})
+    assert caught.value.problem.code == code
+
+
+def statement(sql: str) -> CreateTableAs:
+    found, problems = parse(f"CREATE TABLE x AS {sql}", "a.sql")
+    assert not problems
+    assert isinstance(found[0], CreateTableAs)
+    return found[0]
+
+
+def test_row_select_is_taken_apart(spark):
+    made = statement(
+        "SELECT upper(k) AS key PRIMARY KEY, *, _file FROM file:///d/rows.csv r WHERE v > ANY (1, 2) AND `a b` IS NOT NULL"
+    )
+    select = row_select(made, ["_velo_id", "_file"])
+    assert select == RowSelect(
+        input="_input_0",
+        alias="r",
+        items="upper(k) AS key, r.* EXCEPT (`_velo_id`, `_file`), _file",
+        where="((v) > (1) OR (v) > (2)) AND `a_b` IS NOT NULL",
+        keys=(("key", "upper(k)"),),
+    )
+    assert system_columns(made.query) == ("_file",)
+    spark.sql("SELECT 'q' AS k, 3 AS v, 1 AS a_b, 'f' AS _file, 9 AS _velo_id").createOrReplaceTempView("v")
+    frame = spark.sql(f"SELECT {select.items}, {select.alias}._velo_id FROM v AS {select.alias} WHERE {select.where}")
+    assert frame.columns == ["key", "k", "v", "a_b", "_file", "_velo_id"]
+    assert frame.count() == 1
+
+
+def test_decimal_literals_stay_exact(spark):
+    assert run(spark, "SELECT 123.45 * 67.89 AS x").collect()[0].x == Decimal("8381.0205")
+
+
+def test_functions_are_classified_as_spark_does(spark):
+    """A function of a newer Spark that is missing here would make a table of it be recomputed in full for no reason; one
+    in the wrong set would make its increments wrong."""
+    registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
+    known = AGGREGATES | WINDOW_FUNCTIONS | GENERATORS | RANDOM | OUTSIDE | ROW_FUNCTIONS
+    names = registry.listFunction().iterator()
+    while names.hasNext():
+        identifier = names.next()
+        name = identifier.funcName()
+        if not name.replace("_", "").isalnum():
+            continue
+        info = registry.lookupFunction(identifier).get()
+        assert name in known, name
+        assert (info.getGroup() == "agg_funcs") <= (name in AGGREGATES), name
+        assert (info.getGroup() == "window_funcs") <= (name in WINDOW_FUNCTIONS), name
+        assert (info.getGroup() == "generator_funcs") <= (name in GENERATORS), name

@@ -1,0 +1,95 @@
+"""Rules about a table and what it reads. One rule, one function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from velo_dagster.plan.inputs import TABLE_PROPERTIES, PlannedInput
+from velo_dagster.sql import uris
+from velo_dagster.sql.problems import Problem, error, warning
+from velo_dagster.sql.render import place
+from velo_dagster.sql.time_windows import read_arguments
+
+if TYPE_CHECKING:
+    from velo_dagster.plan.project import TablePlan
+
+
+def table_and_query(plan: TablePlan) -> Iterator[Problem]:
+    """A database source reads a table or a query."""
+    for planned in plan.inputs:
+        given = {**uris.query_parameters(planned.uri or ""), **planned.properties}
+        if planned.kind == "source" and "table" in given and "query" in given:
+            message = f"'{planned.label}' is given both a table and a query."
+            yield error("E110", message, planned.span, "Keep one of 'table' and 'query'.")
+
+
+def table_property_at_relation(plan: TablePlan) -> Iterator[Problem]:
+    for ref in plan.statement.inputs:
+        for key in sorted(TABLE_PROPERTIES & set(ref.properties)):
+            message = f"'{key}' is a property of the table, not of '{ref.label}'."
+            yield error("E125", message, ref.span, f"Close the statement with WITH ('{key}' = …).")
+
+
+def window_without_time(plan: TablePlan) -> Iterator[Problem]:
+    query = plan.statement.query
+    for select in query.tree.find_all(exp.Select):
+        window = select.meta.get("time_window")
+        if window is None:
+            continue
+        arguments = read_arguments(window)
+        if arguments is None or arguments.column is not None:
+            continue
+        name = select.args["from_"].this.meta.get("input") if select.args.get("from_") else None
+        if not any(i.name == name and "event.time.field" in i.properties for i in plan.inputs):
+            yield error(
+                "E112",
+                "WINDOW does not know which column holds the time.",
+                place(query, window.start),
+                f"Name it: {window.kind}(event_time, {', '.join(window.arguments)}).",
+                "Or describe the source: WITH ('event.time.field' = 'event_time').",
+            )
+
+
+def insert_only(plan: TablePlan, plans: Mapping[str, TablePlan]) -> bool:
+    """Whether the table only ever gets new rows: row by row, without a key, from inputs of the same sort."""
+    if plan.refresh.method != "append":
+        return False
+    upstream = [plans.get((i.table or "").casefold()) for i in plan.inputs if i.kind == "table"]
+    return all(u is not None and u is not plan and insert_only(u, plans) for u in upstream)
+
+
+def stream_is_insert_only(plan: TablePlan, plans: Mapping[str, TablePlan], circular: bool) -> Iterator[Problem]:
+    if not plan.statement.stream or circular or insert_only(plan, plans):
+        return
+    why = plan.refresh.reason if plan.refresh.method != "append" else "an input of it replaces or removes rows"
+    message = f"A stream only ever gets new rows, but here {why}."
+    yield error("E116", message, plan.statement.span, "Write CREATE TABLE.")
+
+
+def _is_stream(planned: PlannedInput, plans: Mapping[str, TablePlan]) -> bool:
+    if planned.kind == "source":
+        return planned.source_type == "kafka"
+    upstream = plans.get((planned.table or "").casefold())
+    return upstream is not None and upstream.statement.stream
+
+
+def join_of_streams(plan: TablePlan, plans: Mapping[str, TablePlan]) -> Iterator[Problem]:
+    """Two streams joined without a bound in time keep all of their history."""
+    streams = {i.name for i in plan.inputs if _is_stream(i, plans)}
+    query = plan.statement.query
+    for select in query.tree.find_all(exp.Select):
+        joins: Sequence[exp.Join] = select.args.get("joins") or ()
+        from_ = select.args.get("from_")
+        if from_ is None or "time_window" in select.meta:
+            continue
+        before = from_.this.meta.get("input") in streams
+        for join in joins:
+            is_stream = join.this.meta.get("input") in streams
+            if before and is_stream and "within" not in join.meta:
+                where = place(query, join.this.meta["name_span"][0])
+                message = "Two streams are joined without a bound in time: all of both is kept."
+                yield warning("W102", message, where, "Add WITHIN 5m after the ON condition, or a WINDOW.")
+            before = before or is_stream
