@@ -196,7 +196,7 @@ def test_row_select_is_taken_apart(spark):
         input="_input_0",
         alias="r",
         items="upper(k) AS key, r.* EXCEPT (`_velo_id`, `_file`), _file",
-        where="((v) > (1) OR (v) > (2)) AND `a_b` IS NOT NULL",
+        where="((v) > (1) OR (v) > ( 2)) AND `a_b` IS NOT NULL",
         keys=(("key", "upper(k)"),),
     )
     assert system_columns(made.query) == ("_file",)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.errors import DuplicateKey, InexactCast
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.statements import Column, CreateTableAs
 from velo_dagster.store.table import HIDDEN
 
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 EXAMPLES = 3
 
 
-def declared(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
+def output(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
+    """A SELECT's result as the table stores it: names that Delta takes, declared types, no column without a type."""
+    return storable(_declared(frame.toDF(*[sanitise(name) for name in frame.columns]), statement))
+
+
+def _declared(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
     """The frame with the columns that the statement declares cast to their types, without rounding.
 
     Declared names match by name; if none of them is in the result, by place, and then they also rename.
@@ -34,6 +40,29 @@ def declared(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
     return frame.select(
         *[_exactly(frame, name, named[name]) if name in named else frame[name] for name in frame.columns]
     )
+
+
+def storable(frame: DataFrame) -> DataFrame:
+    """The frame with columns that hold only NULLs, and so have no type yet, as text: Delta stores no column without."""
+    from pyspark.sql import functions as f
+
+    typed = [f.col(f"`{field.name}`").cast(_decided(field.dataType)).alias(field.name) for field in frame.schema]
+    decided = all(_decided(field.dataType) == field.dataType for field in frame.schema)
+    return frame if decided else frame.select(*typed)
+
+
+def _decided(type_: DataType) -> DataType:
+    from pyspark.sql.types import ArrayType, MapType, NullType, StringType, StructField, StructType
+
+    if isinstance(type_, NullType):
+        return StringType()
+    if isinstance(type_, ArrayType):
+        return ArrayType(_decided(type_.elementType), type_.containsNull)
+    if isinstance(type_, MapType):
+        return MapType(_decided(type_.keyType), _decided(type_.valueType), type_.valueContainsNull)
+    if isinstance(type_, StructType):
+        return StructType([StructField(one.name, _decided(one.dataType), one.nullable) for one in type_])
+    return type_
 
 
 def _mismatch(statement: CreateTableAs, shown: list[str]) -> InexactCast:

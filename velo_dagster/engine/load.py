@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from velo_dagster.crash import crash_point
-from velo_dagster.engine.columns import declared
+from velo_dagster.engine.columns import output, storable
 from velo_dagster.engine.errors import NotReady
 from velo_dagster.engine.failures import as_velo_error
 from velo_dagster.engine.inputs import TableInput
@@ -117,7 +117,7 @@ class _TableLoad:
         source = open_source(planned, self.loader.project.root, types)
 
         def select(spark: SparkSession, rows: DataFrame) -> DataFrame:
-            return rows if landing is not None else declared(mapped(spark, statement, rows), statement)
+            return storable(rows) if landing is not None else output(mapped(spark, statement, rows), statement)
 
         return SourceLoad(
             target=target,

@@ -18,7 +18,7 @@ from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.session import Session
 from velo_dagster.sources.contract import ERROR, Position, Scan, Schema, Source
 from velo_dagster.sources.errors import BadRows, SourceChanged
-from velo_dagster.store.record import Record
+from velo_dagster.store.record import Record, UnreadablePositions
 from velo_dagster.store.table import Overtaken, Table
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class _Attempt:
     def _start(self) -> Record | None:
         """Step 1: the committed load and positions; none, or reasons to start over, make this a bulk load."""
         if self.options.full_refresh:
-            self.reason = "full refresh"
+            self._start_over("full refresh", self._delivered())
+            self.method = "append"
             return None
         record = self.job.target.record()
         if record is not None and record.fingerprint == self.job.fingerprint:
@@ -113,6 +114,16 @@ class _Attempt:
         elif record is not None:
             self._start_over("the statement or its source changed", record.positions[SOURCE])
         return record
+
+    def _delivered(self) -> Position | None:
+        """What a full refresh must be able to deliver again; unknown positions are a loss that wants to be accepted."""
+        try:
+            record = self.job.target.record(trusting=True)
+        except UnreadablePositions:
+            if not self.options.accept_loss:
+                raise
+            return None
+        return record.positions[SOURCE] if record is not None else None
 
     def _start_over(self, reason: str, position: Position | None) -> None:
         """Read everything again, if the source still has all of it, or the user accepts the loss."""

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
-from velo_dagster.sources.files_hash import Seen, covers, look
+from velo_dagster.sources.files_hash import END_BYTES, Seen, covers, look
 from velo_dagster.sources.files_listing import Stat
 from velo_dagster.sources.files_messages import named
 from velo_dagster.sources.files_position import Entry, Files
@@ -64,6 +66,14 @@ def advance(
             entries[name] = entry
     serial = max((entry.started for entry in entries.values()), default=since.serial)
     return Files(max(serial, since.serial), entries), walk.notes
+
+
+def in_memory(file: Opened, size: int) -> Opened:
+    """The same file; a small one is opened only once, whatever is asked of it."""
+    if size > 2 * END_BYTES:
+        return file
+    with file.open_() as opened:
+        return replace(file, open_=partial(BytesIO, opened.read(size)))
 
 
 def same_content(entry: Entry, stat: Stat, open_: Callable[[], BinaryIO]) -> bool:
@@ -137,7 +147,7 @@ class _Advance:
 
     def _extend(self, name: str, base: Entry, stat: Stat) -> Entry:
         """Take what follows `base`, as far as the bounds allow."""
-        file = self.opened(name)
+        file = in_memory(self.opened(name), stat.size)
         base = replace(base, kind=file.kind, whole=not file.format.appendable, fresh=self._fresh(stat))
         entry = self._whole(base, file) if base.whole else self._lines(name, base, file)
         seen = look(file.open_, entry.hashed, full=self.rules.verify_full)

@@ -14,7 +14,7 @@ again. Why two positions are enough to say what lies between them:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from velo_dagster.sources.contract import ID, Position
@@ -67,7 +67,7 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         return {
             key: value
-            for key, value in asdict(self).items()
+            for key, value in vars(self).items()
             if key == "tail_open" or (value is not None and value is not False)
         }
 

@@ -123,7 +123,7 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         groups, self.groups = self.groups, []
-        return groups
+        return groups or [Group(0, [])]
 
 
 class _RowReader(_Reader):

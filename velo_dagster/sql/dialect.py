@@ -25,6 +25,7 @@ from velo_dagster.sql.uris import mask_uris
 URI = TokenType.URI_START
 """The token type of a bare URI; Spark's grammar has no other use for it."""
 
+CLAUSES = words("where time_window group having qualify windows order cluster distribute sort limit offset emit")
 TIME_WINDOWS = ("TUMBLING", "SLIDING", "HOPPING", "SESSION")
 
 
@@ -223,8 +224,20 @@ class VeloParser(ExpressionParser):
         finally:
             clauses = self._clauses.pop()
         if clauses:
+            self._check_clauses(clauses)
             this.meta["clauses"] = (*this.meta.get("clauses", ()), *clauses)
         return this
+
+    def _check_clauses(self, clauses: list[tuple[str, int, int]]) -> None:
+        """Joins stand before the clauses: between two clauses stands nothing."""
+        for kind, *_ in clauses:
+            if kind not in CLAUSES:
+                raise self.refuse("E100", f"{kind.upper()} is not a clause of a SELECT here.", at=clauses[0][1])
+        for (_, _, end), (_, start, _) in pairwise(clauses):
+            between = next((t for t in self._tokens if end <= t.start < start), None)
+            if between is not None:
+                message = f"'{self._shown(between)}' must stand before WHERE, GROUP BY and the other clauses."
+                raise self.refuse("E100", message, at=between.start)
 
     def _parse_time_window(self, this: exp.Expr) -> None:
         if not (self._curr.token_type == TokenType.WINDOW and self._next.text.upper() in TIME_WINDOWS):

@@ -14,9 +14,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from velo_dagster.errors import Span
 from velo_dagster.sql import quantifiers, time_windows, uris
@@ -28,10 +29,9 @@ from velo_dagster.sql.splice import Splice
 from velo_dagster.sql.statements import Query
 
 _CLAUSE_ORDER = (
-    *("where", "time_window", "group", "having", "qualify", "order", "cluster", "distribute", "sort", "windows"),
+    *("where", "time_window", "group", "having", "qualify", "windows", "order", "cluster", "distribute", "sort"),
     *("limit", "offset", "emit"),
 )
-_RENAMED = {"COLLECT": "collect_list"}
 
 
 def spark_select(
@@ -68,10 +68,11 @@ def splice_query(query: Query) -> Splice:
         if span := node.meta.get("with_span"):
             splice.replace(span)
         if mark := node.meta.get("quantified"):
-            quantifiers.rewrite(splice, mark, node)
+            quantifiers.rewrite(splice, mark)
         if clauses := node.meta.get("clauses"):
             _reorder(splice, clauses)
     _sanitise_identifiers(splice, query)
+    _rename_functions(splice, query)
     return splice
 
 
@@ -140,23 +141,55 @@ def _replace_relation(
 
 
 def _reorder(splice: Splice, clauses: Sequence[tuple[str, int, int]]) -> None:
-    """Put clauses that stand in another order than Spark's into Spark's."""
-    known = [clause for clause in clauses if clause[0] in _CLAUSE_ORDER]
-    ranked = sorted(known, key=lambda clause: _CLAUSE_ORDER.index(clause[0]))
-    weak = {"order", "cluster", "distribute", "sort", "windows", "limit", "offset"}
-    moved = [a for a, b in zip(known, ranked, strict=True) if a != b]
-    if not moved or all(kind in weak for kind, *_ in known):
+    """Put clauses that stand in another order than Spark's into Spark's. Nothing else stands between them."""
+    ranked = sorted(clauses, key=lambda clause: _CLAUSE_ORDER.index(clause[0]))
+    if _in_order(clauses, ranked):
         return
-    for slot, clause in zip(known, ranked, strict=True):
-        splice.replace(slot[1:], clause[1:])
+    parts: list[str | tuple[int, int]] = []
+    for _, start, end in ranked:
+        parts += [(start, end), " "]
+    splice.replace((clauses[0][1], clauses[-1][2]), *parts)
+
+
+def _in_order(clauses: Sequence[tuple[str, int, int]], ranked: Sequence[tuple[str, int, int]]) -> bool:
+    """Spark takes named windows before ORDER BY and after it."""
+    if [c for c in clauses if c[0] != "windows"] != [c for c in ranked if c[0] != "windows"]:
+        return False
+    kinds = [kind for kind, *_ in clauses]
+    after = kinds[kinds.index("windows") :] if "windows" in kinds else []
+    return not {"where", "time_window", "group", "having", "qualify"} & set(after)
 
 
 def _sanitise_identifiers(splice: Splice, query: Query) -> None:
     for token in query.tokens:
         if token.token_type == TokenType.IDENTIFIER and sanitise(token.text) != token.text:
             splice.replace((token.start, token.end + 1), quote(sanitise(token.text)))
-        elif token.text.upper() in _RENAMED and query.source[token.end + 1 :].lstrip().startswith("("):
-            splice.replace((token.start, token.end + 1), _RENAMED[token.text.upper()])
+
+
+def _rename_functions(splice: Splice, query: Query) -> None:
+    """Aggregates of the language under Spark's names: COLLECT, and GROUP_CONCAT, whose separator is a comma if not given."""
+    tokens = query.tokens
+    for index, (token, following) in enumerate(pairwise(tokens)):
+        name = token.text.upper()
+        if name not in ("COLLECT", "GROUP_CONCAT") or following.token_type != TokenType.L_PAREN:
+            continue
+        splice.replace((token.start, token.end + 1), "collect_list" if name == "COLLECT" else "listagg")
+        if name == "GROUP_CONCAT":
+            commas, close = _arguments(tokens, index + 1)
+            if not commas:
+                splice.insert(tokens[close].start, ", ','")
+
+
+def _arguments(tokens: Sequence[Token], opening: int) -> tuple[int, int]:
+    """How many commas stand between a parenthesis and its closing one, and where that is."""
+    depth = commas = 0
+    for index in range(opening, len(tokens)):
+        kind = tokens[index].token_type
+        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+        commas += kind == TokenType.COMMA and depth == 1
+        if depth == 0:
+            return commas, index
+    return commas, len(tokens) - 1
 
 
 def _leave_out_system_columns(

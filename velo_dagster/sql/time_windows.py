@@ -106,6 +106,7 @@ def _microseconds(query: Query, seconds: Decimal) -> int:
 
 def _check_group(query: Query, group: exp.Group) -> None:
     sets = any(value for key, value in group.args.items() if key != "expressions")
+    sets = sets or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
     fields = any(c.name.lower() in _FIELDS for c in group.find_all(exp.Column))
     if sets or fields:
         what = "GROUP BY with ROLLUP, CUBE, GROUPING SETS or ALL" if sets else "GROUP BY window_start or window_end"

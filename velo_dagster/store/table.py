@@ -117,11 +117,12 @@ class Table:
         except TableNotFoundError:
             return None
 
-    def record(self) -> Record | None:
+    def record(self, *, trusting: bool = False) -> Record | None:
         """The newest load, with the version that readers should pin; None if there was none yet.
 
-        A maintenance commit may have been prepared before a load and landed after it, so the highest load number
-        counts, not the newest commit.
+        `trusting` passes over changes from outside, for whoever replaces the table's rows anyway. A maintenance commit
+        may have been prepared before a load and landed after it, so the highest load number counts, not the newest
+        commit.
         """
         table = self.opened()
         if table is None:
@@ -129,7 +130,7 @@ class Table:
         newest: Record | None = None
         for commit, record in self._commits(table):
             if record is None:
-                if commit["operation"] not in HARMLESS:
+                if commit["operation"] not in HARMLESS and not trusting:
                     raise ForeignChange(self.name, commit["version"], commit["operation"])
                 continue
             if newest is None or record.load > newest.load:

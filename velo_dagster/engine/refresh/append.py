@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import declared
+from velo_dagster.engine.columns import output
 from velo_dagster.engine.refresh.rows import mapped
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 
@@ -29,4 +29,4 @@ def append(work: Work) -> Write:
 
 
 def _output(work: Work, rows: DataFrame) -> DataFrame:
-    return declared(mapped(work.spark, work.plan.statement, rows), work.plan.statement)
+    return output(mapped(work.spark, work.plan.statement, rows), work.plan.statement)

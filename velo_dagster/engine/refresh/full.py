@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import check_unique, declared
+from velo_dagster.engine.columns import check_unique, output
 from velo_dagster.engine.inputs import visible
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.sql.spark import spark_select
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def full(work: Work, reason: str) -> Write:
-    rows = declared(selected(work), work.plan.statement)
+    rows = output(selected(work), work.plan.statement)
     check_unique(rows, work.plan)
     return replace_all(work, rows, reason)
 

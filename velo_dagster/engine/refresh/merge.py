@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import declared
+from velo_dagster.engine.columns import output
 from velo_dagster.engine.refresh.rows import key_name, keys_of, mapped, winners, with_keys
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 
@@ -36,7 +36,7 @@ def merge(work: Work) -> Write:
 
 def _output(work: Work, rows: DataFrame) -> DataFrame:
     statement = work.plan.statement
-    return declared(mapped(work.spark, statement, winners(work.spark, statement, rows)), statement)
+    return output(mapped(work.spark, statement, winners(work.spark, statement, rows)), statement)
 
 
 def _types(frame: DataFrame) -> dict[str, str]:
