@@ -83,7 +83,7 @@ def plan(path: Path) -> None:
 @select_option
 @warehouse_option
 @click.option("--full-refresh", is_flag=True, help="Start again from the recorded start positions.")
-@click.option("--accept-loss", is_flag=True, help="Give up rows that the source no longer has.")
+@click.option("--accept-loss", is_flag=True, help="With --full-refresh: give up rows that the source no longer has.")
 def load(
     path: Path,
     names: tuple[str, ...],
@@ -96,6 +96,8 @@ def load(
     from velo_dagster.engine.load import Loader
     from velo_dagster.engine.source_load import LoadOptions
 
+    if accept_loss and not full_refresh:
+        raise click.UsageError("--accept-loss only means something together with --full-refresh.")
     project = _sound_project(path)
     tables = _selected(project, select, names)
     engine = _engine(project)

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from velo_dagster.sources.files_end import QUIET_NS, Opened, Rules, advance
+from velo_dagster.sources.files_end import QUIET_NS, Opened, Rules, advance, same_content
 from velo_dagster.sources.files_listing import Stat
 from velo_dagster.sources.files_position import Entry, Files, Range, between
 
@@ -179,7 +179,7 @@ def of(rows: Rows, names: set[str]) -> Rows:
 def is_as_recorded(world: World, name: str, entry: Entry) -> bool:
     """Gone files, and those that a bounded load has put off, can't be read again as they were delivered."""
     stat = world.listed().get(name)
-    return stat == Stat(entry.size, entry.mtime_ns)
+    return stat == Stat(entry.size, entry.mtime_ns) and same_content(entry, stat, world.opened(name).open_)
 
 
 def check_complete(world: World, rows: Rows, position: Files, cap: int | None) -> None:

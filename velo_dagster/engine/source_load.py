@@ -126,9 +126,9 @@ class _Attempt:
         return record.positions[SOURCE] if record is not None else None
 
     def _start_over(self, reason: str, position: Position | None) -> None:
-        """Read everything again, if the source still has all of it, or the user accepts the loss."""
+        """Read everything again, if the source still has all of it, or a full refresh accepts the loss."""
         lost = self.job.source.lost(position) if position is not None else ()
-        if lost and not self.options.accept_loss:
+        if lost and not (self.options.full_refresh and self.options.accept_loss):
             raise WouldLose(self.job.target.name, self.job.source.label, reason, lost)
         self.since, self.schema, self.method, self.reason = None, (), "full", reason
 
