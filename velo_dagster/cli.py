@@ -235,10 +235,13 @@ def _say_unsupported(project: Project) -> list[str]:
 
 
 def _load_line(report: LoadReport) -> str:
-    """One table's load: mode, rows read, rows changed, version, seconds."""
+    """One table's load: mode, method, rows read, rows changed, version, seconds."""
     parts = [str(report.outcome)]
     if report.version is not None:
-        parts += [f"{_count(report.rows_read, 'row')} read", f"{_count(report.rows_changed, 'row')} changed"]
+        parts = [f"{report.outcome} by {report.method}"]
+        parts[0] += f" ({report.reason})" if report.method == "full" else ""
+        parts += [f"{_count(report.rows_read, 'row')} read"] if report.rows_read else []
+        parts += [f"{_count(report.rows_changed, 'row')} changed"]
         parts += [f"{_count(report.rejected, 'row')} rejected"] if report.rejected else []
         parts += [f"version {report.version}"]
         parts += [] if report.ready else ["not ready yet: its first load goes on"]
@@ -258,12 +261,7 @@ def _status_lines(found: TableStatus) -> list[str]:
 
 
 def _input_text(one: InputStatus) -> str:
-    if one.position is None:
-        read = "nothing read"
-    elif one.kind == "table":
-        read = f"read to load {one.position['load']}"
-    else:
-        read = f"read to {_clipped(to_json(one.position))}"
+    read = "nothing read" if one.position is None else f"{one.summary} read"
     if one.lag is None:
         return f"{read}, lag unknown"
     return f"{read}, {_count(one.lag, one.unit.removesuffix('s'))} waiting" if one.lag else f"{read}, nothing waits"
@@ -273,10 +271,6 @@ def _status_json(found: TableStatus) -> str:
     from dataclasses import asdict
 
     return to_json(asdict(found))
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _count(number: int, noun: str) -> str:

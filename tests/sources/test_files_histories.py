@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,15 +133,30 @@ def act(world: World, action: tuple[str, str, Any]) -> None:
         world.files.pop(name, None)
 
 
-@settings(max_examples=800, deadline=None)
-@given(
+HISTORIES = given(
     steps=st.lists(STEPS, min_size=1, max_size=6),
     full=st.booleans(),
     keep=st.booleans(),
     cap=st.sampled_from([None, None, 2]),
 )
+
+
+@settings(max_examples=500, deadline=None)
+@HISTORIES
 def test_steps_equal_one_scan_from_nothing(steps: list[Any], full: bool, keep: bool, cap: int | None) -> None:
-    world, rules = World(), Rules(keep_gone=keep, verify_full=full, file_records=cap)
+    play(steps, Rules(keep_gone=keep, verify_full=full, file_records=cap))
+
+
+@pytest.mark.fuzz
+@settings(max_examples=20_000, deadline=None)
+@HISTORIES
+def test_steps_equal_one_scan_from_nothing_at_length(steps: list[Any], full: bool, keep: bool, cap: int | None) -> None:
+    play(steps, Rules(keep_gone=keep, verify_full=full, file_records=cap))
+
+
+def play(steps: list[Any], rules: Rules) -> None:
+    """Live through a history, loading after every step, and compare."""
+    world = World()
     positions, delivered = [Files()], [Rows()]
     for actions, wait, bound in steps:
         for action in actions:
@@ -155,7 +171,7 @@ def test_steps_equal_one_scan_from_nothing(steps: list[Any], full: bool, keep: b
     world.now += 2 * QUIET_NS
     last = world.end(positions[-1], rules, None)
     rows = world.apply(delivered[-1], positions[-1], last)
-    check_complete(world, rows, last, cap)
+    check_complete(world, rows, last, rules.file_records)
     assert world.apply(rows, last, world.end(last, rules, None)) == rows
 
 
@@ -179,7 +195,8 @@ def of(rows: Rows, names: set[str]) -> Rows:
 def is_as_recorded(world: World, name: str, entry: Entry) -> bool:
     """Gone files, and those that a bounded load has put off, can't be read again as they were delivered."""
     stat = world.listed().get(name)
-    return stat == Stat(entry.size, entry.mtime_ns) and same_content(entry, stat, world.opened(name).open_)
+    recorded = Stat(entry.size, entry.mtime_ns)
+    return stat == recorded and same_content(entry, recorded, world.opened(name).open_)
 
 
 def check_complete(world: World, rows: Rows, position: Files, cap: int | None) -> None:

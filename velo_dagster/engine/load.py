@@ -73,7 +73,7 @@ class Loader:
                 report = LoadReport(plan.name, outcome, error=error, ready=False)
             except Exception as error:  # noqa: BLE001 - every failure becomes a report, with its cause
                 report = LoadReport(plan.name, Outcome.FAILED, error=as_velo_error(error, plan), ready=False)
-        return replace(report, seconds=time.monotonic() - started)
+        return replace(report, seconds=time.monotonic() - started - session.start_seconds)
 
 
 @dataclass

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -164,6 +165,7 @@ class Session:
         self._engine = engine
         self._open = ExitStack()
         self._spark: SparkSession | None = None
+        self.start_seconds = 0.0
 
     def __enter__(self) -> Session:
         return self
@@ -174,5 +176,7 @@ class Session:
     @property
     def spark(self) -> SparkSession:
         if self._spark is None:
+            started = time.monotonic()
             self._spark = self._open.enter_context(self._engine.session())
+            self.start_seconds = time.monotonic() - started
         return self._spark

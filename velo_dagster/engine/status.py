@@ -29,6 +29,7 @@ class InputStatus:
     lag: int | None
     unit: str
     health: str
+    summary: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,18 @@ def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> Tab
         at=datetime.fromtimestamp(record.at / 1000, UTC) if record else None,
         version=record.version if record else None,
         method=plan.refresh.method,
-        rejected=sum(record.rejects.values()) if record else 0,
+        rejected=_rejected(warehouse, plan, record),
         inputs=inputs,
         health="; ".join([health, *troubles] if health != OK else troubles) or OK,
     )
+
+
+def _rejected(warehouse: Warehouse, plan: TablePlan, record: Record | None) -> int:
+    """Bad rows kept aside, whether they were met on the way into the table or into one of its landings."""
+    if record is None:
+        return 0
+    landings = [warehouse.landing(plan.name, number).record() for number in range(len(plan.inputs))]
+    return sum(sum(one.rejects.values()) for one in (record, *landings) if one is not None)
 
 
 def _state(record: Record | None) -> str:
@@ -90,13 +99,14 @@ def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int,
         if landing is not None:
             position = landing.positions[SOURCE]
         source = open_source(planned, project.root, {})
+        summary = source.summary(position) if position is not None else ""
         probe = source.probe()
         if not probe.ready:
-            return InputStatus(planned.label, "source", position, None, "bytes", probe.message)
+            return InputStatus(planned.label, "source", position, None, "bytes", probe.message, summary)
         lag = source.scan(position, source.end(position)).bytes
     except VeloError as error:
         return InputStatus(planned.label, "source", position, None, "bytes", error.what)
-    return InputStatus(planned.label, "source", position, lag, "bytes", OK)
+    return InputStatus(planned.label, "source", position, lag, "bytes", OK, summary)
 
 
 def _table_input(planned: PlannedInput, table: Table, record: Record | None) -> InputStatus:
@@ -108,6 +118,5 @@ def _table_input(planned: PlannedInput, table: Table, record: Record | None) -> 
         return InputStatus(planned.label, "table", position, None, "loads", error.what)
     if other is None:
         return InputStatus(planned.label, "table", position, None, "loads", "not loaded")
-    return InputStatus(
-        planned.label, "table", position, other.load - (position["load"] if position else 0), "loads", OK
-    )
+    read = position["load"] if position else 0
+    return InputStatus(planned.label, "table", position, other.load - read, "loads", OK, f"load {read}")

@@ -13,6 +13,7 @@ and that end (`scan`), which columns that has (`schema`), and the rows themselve
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,10 @@ class Source(ABC):
 
         Called after a job that failed, and after a commit (for sources whose reader cannot look by itself).
         """
+
+    def summary(self, position: Position) -> str:
+        """How far that is, in a few words."""
+        return json.dumps(position)
 
     def reached(self, position: Position, goal: Position) -> bool:
         """Does `position` hold all that `goal` does?"""

@@ -185,6 +185,12 @@ class FileSource(Source):
             raise self._from_system(error) from error
         return Scan(removed_condition(what), parts, sum(part["bytes"] for part in parts))
 
+    def summary(self, position: Position) -> str:
+        entries = Files.parse(position).entries
+        size = sum(entry.hashed for entry in entries.values())
+        gone = sum(entry.gone for entry in entries.values())
+        return f"{len(entries)} files, {size} bytes" + (f", {gone} of them gone" if gone else "")
+
     def reached(self, position: Position, goal: Position) -> bool:
         have, want = Files.parse(position).entries, Files.parse(goal).entries
         return all(
@@ -229,7 +235,7 @@ class FileSource(Source):
             seen = join_all(reading.open_part(part).sample() for part in _some(scan.parts))
         except OSError as error:
             raise self._from_system(error) from error
-        return self._made(known, seen)
+        return self._made(scan, known, seen)
 
     def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
         if self._is_parquet(scan):
@@ -239,7 +245,7 @@ class FileSource(Source):
         found = survey_parts(spark, self._reading(()), scan.parts) if scan.parts else []
         seen = join_all(columns_of(group) for group in found)
         bad = [BadRow(*row) for group in found for row in group["bad"]][:BAD_ROWS_SHOWN]
-        return Survey(self._made(known, seen), tuple(bad), sum(group["bad_count"] for group in found))
+        return Survey(self._made(scan, known, seen), tuple(bad), sum(group["bad_count"] for group in found))
 
     def read(self, spark: SparkSession, scan: Scan, schema: Schema, system_columns: Sequence[str] = ()) -> DataFrame:
         system_columns = self._allowed(system_columns)
@@ -250,7 +256,7 @@ class FileSource(Source):
         return read_rows(spark, self._reading(schema), scan.parts, schema, system_columns)
 
     def _survey_parquet(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
-        schema = self._made(known, join_all(dict(self._typed(part["file"])) for part in scan.parts))
+        schema = self._made(scan, known, join_all(dict(self._typed(part["file"])) for part in scan.parts))
         return Survey(schema, *self._parquet(schema, True, ()).bad_rows(spark, scan.parts, self._typed))
 
     def _parquet(self, schema: Schema, mark_bad: bool, system_columns: Sequence[str]) -> ParquetRead:
@@ -269,8 +275,9 @@ class FileSource(Source):
     def _is_parquet(scan: Scan) -> bool:
         return bool(scan.parts) and scan.parts[0]["kind"] == PARQUET
 
-    def _made(self, known: Schema, seen: Columns) -> Schema:
-        names_itself = self.settings.format in ("json", "jsonl")
+    def _made(self, scan: Scan, known: Schema, seen: Columns) -> Schema:
+        # A JSON record may leave out any field; a file with a header that lacks a declared column is another matter.
+        names_itself = any(part["kind"].startswith("json") for part in scan.parts[:1])
         return make_schema(
             known,
             seen,

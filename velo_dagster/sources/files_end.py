@@ -160,9 +160,8 @@ class _Advance:
     def _lines(self, name: str, base: Entry, file: Opened) -> Entry:
         size, start = base.size, base.settled
         first = file.format.body(file.open_, size) if start == 0 else start
-        nothing = replace(base, read=start, tail_open=None, cut=False)
         if first >= size:
-            return nothing
+            return replace(base, cut=False)
         tail = file.format.tail(file.open_, first, size)
         stop, tail_open = tail.complete, None
         quiet = self.now_ns - base.mtime_ns >= QUIET_NS
@@ -171,9 +170,19 @@ class _Advance:
         if stop < size:
             behind = max(stop, first)
             self.notes.append(f"{name}: {size - behind} bytes after byte {behind} wait for a line end")
-        if stop <= first:
-            return nothing
+        if stop <= max(first, base.read):
+            return self._nothing_more(base, gone_bad=quiet and tail.record_end is None)
         return self._bounded(replace(base, read=stop, tail_open=tail_open, cut=False), first, file)
+
+    def _nothing_more(self, base: Entry, *, gone_bad: bool) -> Entry:
+        """What was delivered stays, an unterminated record too while it may still become one.
+
+        If it is none for good, it is taken back. Then the file counts as begun anew: only so do two entries with the
+        same `started` and the same `read` hold the same rows.
+        """
+        if base.tail_open is None or not gone_bad:
+            return replace(base, cut=False)
+        return replace(base, read=base.settled, tail_open=None, started=self.serial, cut=False)
 
     def _bounded(self, entry: Entry, first: int, file: Opened) -> Entry:
         """Cut the entry where the load's or the file's greatest number of records is reached."""

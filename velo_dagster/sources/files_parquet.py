@@ -64,6 +64,7 @@ class ParquetRead:
     ) -> DataFrame:
         from pyspark.sql import functions as f
 
+        written = _by_column(file_schema)
         paths = [_GLOB.sub(r"\\\1", f"{self.base}/{name}") for name in files]
         raw = spark.read.parquet(*paths).withColumns(
             {_AT: f.col("_metadata.row_index"), _NAME: _relative(f.col("_metadata.file_path"), self.base)}
@@ -72,12 +73,11 @@ class ParquetRead:
             raw = raw.where(f.col(_AT) >= start)
         if stop is not None:
             raw = raw.where(f.col(_AT) < stop)
-        return self._columns(raw, file_schema)
+        return self._columns(raw, written)
 
-    def _columns(self, raw: DataFrame, file_schema: FileSchema) -> DataFrame:
+    def _columns(self, raw: DataFrame, written: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as f
 
-        written = _by_column(file_schema)
         shown: list[Column] = []
         faults: list[Column] = []
         for field in self.schema:

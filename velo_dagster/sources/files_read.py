@@ -10,7 +10,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from velo_dagster.sources.files_listing import Stat
 from velo_dagster.sources.files_messages import named
 from velo_dagster.sources.files_parts import Part
 from velo_dagster.sources.files_position import Entry
-from velo_dagster.sources.files_schema import Columns, by_column, column_names, join_all
-from velo_dagster.sources.formats.base import AT, ERROR, TEXT, FileFormat, FileSurvey, OnBad
-from velo_dagster.sources.formats.types import Evidence
+from velo_dagster.sources.files_schema import Columns, by_column, column_names, join_all, type_of
+from velo_dagster.sources.formats.base import AT, ERROR, TEXT, BadRow, FileFormat, FileSurvey, OnBad
+from velo_dagster.sources.formats.types import NOTHING, Evidence
 
 BAD_ROWS_SHOWN = 20
 
@@ -143,8 +143,26 @@ class OpenPart:
             columns = {name: column_names([name])[0].lower() for name in found.columns}
             more = {name: declared[low] for name, low in columns.items() if low in declared and name not in spelled}
             if not more:
-                return found
+                return found if len(set(columns.values())) == len(columns) else self._with_doubles(found)
             spelled |= more
+
+    def _with_doubles(self, found: FileSurvey) -> FileSurvey:
+        """Columns have several spellings here: records that fill two of them are bad, which only reading shows."""
+        types = by_column(found.columns)
+        declared = {name: type_ for name, type_ in self.reading.declared.items() if name not in types}
+        columns = (*((name, type_of(seen)) for name, seen in types.items()), *declared.items())
+        part = replace(self, reading=replace(self.reading, columns=columns, mark_bad=True))
+        known = {row.offset for row in found.bad_rows}
+        doubles = [
+            BadRow(row[AT], 0, row[ERROR], row[TEXT])
+            for batch in read_by_key(part)
+            if batch.column(ERROR).null_count < batch.num_rows
+            for row in batch.select([AT, ERROR, TEXT]).to_pylist()
+            if row[ERROR] is not None and row[AT] not in known
+        ]
+        rows = sorted((*found.bad_rows, *doubles), key=lambda row: row.offset)
+        count = max(found.bad_count, len(known) + len(doubles))
+        return replace(found, bad_rows=tuple(rows[:BAD_ROWS_SHOWN]), bad_count=count)
 
     def place(self, at: int) -> str:
         """Where a record stands, as a user looks for it."""
@@ -165,8 +183,8 @@ class OpenPart:
         """By column name: a head's names are told apart within the head, others are what the records call them."""
         if not self.names:
             return by_column(found)
-        names = dict(zip(self.written_names, self.names, strict=True))
-        return {names[name]: seen for name, seen in found.items()}
+        # A survey says nothing about declared columns; they are columns all the same.
+        return {name: found.get(written, NOTHING) for written, name in zip(self.written_names, self.names, strict=True)}
 
     def _typed(self, typed: Sequence[tuple[str, str]]) -> Columns:
         return dict(zip(column_names(name for name, _ in typed), (type_ for _, type_ in typed), strict=True))

@@ -64,7 +64,7 @@ def join_seen(a: Evidence | str | None, b: Evidence | str | None) -> Evidence | 
     """What holds both. A file's own type and evidence from text never meet: one pattern has one format."""
     if isinstance(a, Evidence) and isinstance(b, Evidence):
         return a.join(b)
-    return join_types(_type(a), _type(b))
+    return join_types(type_of(a), type_of(b))
 
 
 def make_schema(
@@ -82,7 +82,7 @@ def make_schema(
     ]
     had = {field.name.lower() for field in known}
     unknown = [(name, value) for name, value in seen.items() if name.lower() not in had]
-    new = [Field(name, fixed.get(name.lower()) or _type(value)) for name, value in unknown]
+    new = [Field(name, fixed.get(name.lower()) or type_of(value)) for name, value in unknown]
     if known and new:
         new = _evolved(new, evolution)
     have = had | {field.name.lower() for field in new}
@@ -105,7 +105,7 @@ def _evolved(new: list[Field], evolution: str) -> list[Field]:
     return new
 
 
-def _type(seen: Evidence | str | None) -> str | None:
+def type_of(seen: Evidence | str | None) -> str | None:
     return _storable(seen.type() if isinstance(seen, Evidence) else seen)
 
 
