@@ -128,7 +128,10 @@ def _write_table(result: pa.Table, out: TextIO) -> None:
     shown = Table(box=box.SIMPLE_HEAD if out.isatty() else box.ASCII2, show_edge=False, pad_edge=False)
     for field in result.schema:
         shown.add_column(
-            Text(field.name), justify="right" if _is_number(field.type) else "left", no_wrap=not out.isatty()
+            Text(field.name),
+            justify="right" if _is_number(field.type) else "left",
+            no_wrap=not out.isatty(),
+            overflow="fold",
         )
     for row in _rows(result):
         shown.add_row(*(Text("NULL", style="dim") if value is None else Text(to_text(value)) for value in row))

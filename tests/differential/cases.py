@@ -6,10 +6,13 @@
     -- @duckdb
     SELECT ...;
 
-Every case is a table of that name in both engines, so that later cases may read earlier ones. `whole` takes it through the
-whole history of steps, else it sees some of them. `-- @columns (...)` declares columns. `-- @file NAME` starts a file of a project's own, one comment line per
-line. `-- @answer` starts what is known to be right, in DuckDB's words, which then need no files.
-`-- @instead OURS => THEIRS` spells a part of the SELECT otherwise for DuckDB, where the rest is the same.
+Every case is a table of that name in both engines, so that later cases may read earlier ones. `whole` takes it through
+the whole history of steps, else it sees one of them. What else may stand in a case:
+
+    -- @columns (...)            declares columns
+    -- @instead OURS => THEIRS   spells a part of the SELECT otherwise for DuckDB
+    -- @file NAME                starts a file of the case's own, one comment line per line
+    -- @answer                   starts what is known to be right, in DuckDB's words, without files
 """
 
 from __future__ import annotations

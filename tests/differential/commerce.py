@@ -17,8 +17,25 @@ Row = Sequence[Any]
 REGIONS = ("AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST")
 NATIONS = (
     *(("ALGERIA", 0), ("ARGENTINA", 1), ("BRAZIL", 1), ("CANADA", 1), ("EGYPT", 4), ("ETHIOPIA", 0), ("FRANCE", 3)),
-    *(("GERMANY", 3), ("INDIA", 2), ("INDONESIA", 2), ("IRAN", 4), ("IRAQ", 4), ("JAPAN", 2), ("JORDAN", 4), ("KENYA", 0)),
-    *(("MOROCCO", 0), ("MOZAMBIQUE", 0), ("PERU", 1), ("CHINA", 2), ("ROMANIA", 3), ("SAUDI ARABIA", 4), ("VIETNAM", 2)),
+    *(
+        ("GERMANY", 3),
+        ("INDIA", 2),
+        ("INDONESIA", 2),
+        ("IRAN", 4),
+        ("IRAQ", 4),
+        ("JAPAN", 2),
+        ("JORDAN", 4),
+        ("KENYA", 0),
+    ),
+    *(
+        ("MOROCCO", 0),
+        ("MOZAMBIQUE", 0),
+        ("PERU", 1),
+        ("CHINA", 2),
+        ("ROMANIA", 3),
+        ("SAUDI ARABIA", 4),
+        ("VIETNAM", 2),
+    ),
     *(("RUSSIA", 3), ("UNITED KINGDOM", 3), ("UNITED STATES", 1)),
 )
 ASKED_NATIONS = (2, 3, 6, 7, 8, 18, 20, 20)
@@ -29,7 +46,8 @@ COLUMNS = {
     "customer": "c_custkey c_name c_address c_nationkey c_phone c_acctbal c_mktsegment c_comment",
     "part": "p_partkey p_name p_mfgr p_brand p_type p_size p_container p_retailprice p_comment",
     "partsupp": "ps_partkey ps_suppkey ps_availqty ps_supplycost ps_comment",
-    "orders": "o_orderkey o_custkey o_orderstatus o_totalprice o_orderdate o_orderpriority o_clerk o_shippriority o_comment",
+    "orders": "o_orderkey o_custkey o_orderstatus o_totalprice o_orderdate o_orderpriority o_clerk o_shippriority "
+    "o_comment",
     "lineitem": "l_orderkey l_partkey l_suppkey l_linenumber l_quantity l_extendedprice l_discount l_tax l_returnflag "
     "l_linestatus l_shipdate l_commitdate l_receiptdate l_shipinstruct l_shipmode l_comment",
 }
@@ -99,7 +117,16 @@ class Commerce:
         nation = self._nation()
         segment = self._pick.choice(["AUTOMOBILE", "BUILDING", "FURNITURE", "MACHINERY", "HOUSEHOLD"])
         money = self._money(-999, 9999)
-        return key, f"Customer#{key:09}", f"{key} Main Street", nation, self._phone(nation), money, segment, 'a "good" one'
+        return (
+            key,
+            f"Customer#{key:09}",
+            f"{key} Main Street",
+            nation,
+            self._phone(nation),
+            money,
+            segment,
+            'a "good" one',
+        )
 
     def _part(self, key: int) -> Row:
         pick = self._pick
@@ -107,9 +134,21 @@ class Commerce:
         brand = pick.choice(["Brand#12", "Brand#23", "Brand#34", "Brand#45", "Brand#51"])
         kind = pick.choice(["ECONOMY ANODIZED", "PROMO BURNISHED", "MEDIUM POLISHED", "SMALL PLATED"])
         size = pick.choice([1, 2, 3, 4, 5, 9, 14, 15, 15, 15, 19, 23, 36, 45, 49])
-        container = pick.choice(["SM CASE", "SM BOX", "MED BOX", "MED BOX", "MED BAG", "LG CASE", "LG PKG", "JUMBO JAR"])
+        container = pick.choice(
+            ["SM CASE", "SM BOX", "MED BOX", "MED BOX", "MED BAG", "LG CASE", "LG PKG", "JUMBO JAR"]
+        )
         metal = pick.choice(["STEEL", "BRASS", "STEEL", "BRASS", "TIN"])
-        return key, name, f"Manufacturer#{key % 5 + 1}", brand, f"{kind} {metal}", size, container, self._money(900, 2000), "a part"
+        return (
+            key,
+            name,
+            f"Manufacturer#{key % 5 + 1}",
+            brand,
+            f"{kind} {metal}",
+            size,
+            container,
+            self._money(900, 2000),
+            "a part",
+        )
 
     def _offers(self) -> Iterator[Row]:
         for part in range(1, PARTS + 1):
@@ -122,7 +161,9 @@ class Commerce:
         customer = pick.choice([one for one in range(1, CUSTOMERS + 1) if one % 3])
         ordered = date(1992, 1, 1) + timedelta(days=pick.randrange(2405))
         largest = 50 if key % 50 else 0
-        lines = [self._line(key, number, ordered, largest) for number in range(1, pick.randrange(1, 8) if largest else 8)]
+        lines = [
+            self._line(key, number, ordered, largest) for number in range(1, pick.randrange(1, 8) if largest else 8)
+        ]
         states = {line[9] for line in lines}
         status = states.pop() if len(states) == 1 else "P"
         comment = pick.choice(["special packing requests", "quick and special, no requests", "nothing", "the usual"])

@@ -1,7 +1,7 @@
 """The history that every statement is taken through: files as they might change in a user's folder, step by step.
 
-Rows are made from a fixed seed. Each step changes the files and says what happened; the same steps are written as CSV and
-as JSON lines.
+Rows are made from a fixed seed. Each step changes the files and says what happened; the same steps are written as CSV
+and as JSON lines.
 """
 
 from __future__ import annotations
@@ -50,7 +50,16 @@ INPUTS: dict[str, dict[str, str]] = {
     "prices": {"sku": "VARCHAR", "price": "DECIMAL(18,2)", "since": "DATE"},
     "nothing": {"id": "BIGINT", "amount": "DECIMAL(10,2)"},
 }
-NOTES = ("gift", "call first", 'says "hi", twice', "Zürich, 2. Stock", "naïve – 東京", "50%_off", "  padded  ", "O'Neill")
+NOTES = (
+    "gift",
+    "call first",
+    'says "hi", twice',
+    "Zürich, 2. Stock",
+    "naïve – 東京",
+    "50%_off",
+    "  padded  ",
+    "O'Neill",
+)
 NAMES = ("Alice", "Bob", "Chloé", "Dmitri", "Eve", "Farid", "Grace", "Hana", "Ivan", "Jun", "Kofi", "Lena")
 
 
@@ -204,7 +213,9 @@ def last_by_name(files: Files) -> None:
 def doubled(files: Files) -> None:
     """Rows that are equal in all columns, NULL keys, and rows with nothing but NULLs."""
     twice = orders(files, 160, 3)
-    files.append("orders/2024-05", [*twice, *twice, (None,) * 8, (None, None, "A1", "paid", Decimal("7.10"), 2, None, "x")])
+    files.append(
+        "orders/2024-05", [*twice, *twice, (None,) * 8, (None, None, "A1", "paid", Decimal("7.10"), 2, None, "x")]
+    )
     files.append("users/b", [(None, "Nobody", None, None, None, None), *users(files, (4, 4))])
     files.append("events/m", [(None, None, None, None, None, None), *events(files, 71, 2), *events(files, 71, 2)])
 

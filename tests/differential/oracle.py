@@ -20,9 +20,9 @@ SET TimeZone = 'UTC';
 SET threads = 1;
 SET default_null_order = 'nulls_first_on_asc_last_on_desc';
 """
-# Spark divides decimals, and averages them, into a decimal with a few more digits, rounded half away from zero; DuckDB into
-# a DOUBLE. These count in whole units of the last digit, so they are exact: two digits in (six for quotient6, whose divisor
-# is not negative), six digits out.
+# Spark divides decimals, and averages them, into a decimal with a few more digits, rounded half away from zero; DuckDB
+# into a DOUBLE. These count in whole units of the last digit, so they are exact: two digits in (six for quotient6,
+# whose divisor is not negative), six digits out.
 DIVISIONS = """
 CREATE MACRO exact_ratio(units, n) AS
     sign(units) * ((2 * abs(units) + n) // (2 * n));
@@ -52,12 +52,12 @@ class Oracle:
     def execute(self, statement: str) -> None:
         self._connection.execute(statement)
 
-    def files(self, name: str, columns: Columns, extension: str, pattern: str = "*") -> None:
-        """`files_NAME` with the columns by header name, and `lines_NAME`, where each row also has its `_file` and `_line`.
+    def files(self, name: str, columns: Columns, extension: str) -> None:
+        """`files_NAME` with the columns by header name, and `lines_NAME`, where each row has `_file` and `_line`, too.
 
         All is read as text and cast: what DuckDB guesses about types is no part of the comparison.
         """
-        glob = self._folder / "data" / name / f"{pattern}.{extension}"
+        glob = self._folder / "data" / name / f"*.{extension}"
         text = ", ".join(f"'{column}': 'VARCHAR'" for column in columns)
         reader = {
             "csv": f"read_csv('{glob}', all_varchar = true, header = true, union_by_name = true, filename = true)",
@@ -65,7 +65,8 @@ class Oracle:
         }[extension]
         cast = ", ".join(f"CAST({column} AS {type_}) AS {column}" for column, type_ in columns.items())
         self.execute(
-            f"CREATE TABLE lines_{name} AS SELECT {cast}, filename AS _file, row_number() OVER () AS _line FROM {reader}"
+            f"CREATE TABLE lines_{name} AS "
+            f"SELECT {cast}, filename AS _file, row_number() OVER () AS _line FROM {reader}"
         )
         self.execute(f"CREATE TABLE files_{name} AS SELECT {', '.join(columns)} FROM lines_{name}")
 

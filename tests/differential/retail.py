@@ -1,7 +1,7 @@
 """A small retailer with three channels: a star schema in the manner of TPC-DS, from a fixed seed.
 
-Facts refer to dimensions that exist; one key in twenty-five is NULL, as in the original. The same customers buy the same
-items in several channels, so that what compares channels has an answer.
+Facts refer to dimensions that exist; one key in twenty-five is NULL, as in the original. The same customers buy the
+same items in several channels, so that what compares channels has an answer.
 """
 
 from __future__ import annotations
@@ -17,25 +17,31 @@ Row = Sequence[Any]
 
 COLUMNS = {
     "date_dim": "d_date_sk d_date d_year d_moy d_dom d_qoy d_week_seq d_month_seq d_day_name",
-    "item": "i_item_sk i_item_id i_item_desc i_brand_id i_brand i_class i_category i_manufact_id i_manager_id i_current_price",
+    "item": "i_item_sk i_item_id i_item_desc i_brand_id i_brand i_class i_category i_manufact_id i_manager_id "
+    "i_current_price",
     "store": "s_store_sk s_store_id s_store_name s_state s_county",
-    "customer": "c_customer_sk c_customer_id c_first_name c_last_name c_current_addr_sk c_current_cdemo_sk c_birth_year "
-    "c_preferred_cust_flag",
+    "customer": "c_customer_sk c_customer_id c_first_name c_last_name c_current_addr_sk c_current_cdemo_sk "
+    "c_birth_year c_preferred_cust_flag",
     "customer_address": "ca_address_sk ca_city ca_county ca_state ca_zip",
     "customer_demographics": "cd_demo_sk cd_gender cd_marital_status cd_education_status cd_dep_count",
     "promotion": "p_promo_sk p_channel_email p_channel_event",
-    "store_sales": "ss_sold_date_sk ss_item_sk ss_customer_sk ss_cdemo_sk ss_addr_sk ss_store_sk ss_promo_sk ss_ticket_number "
-    "ss_quantity ss_list_price ss_sales_price ss_coupon_amt ss_ext_sales_price ss_net_profit",
-    "store_returns": "sr_returned_date_sk sr_item_sk sr_customer_sk sr_store_sk sr_ticket_number sr_return_quantity "
-    "sr_return_amt sr_net_loss",
-    "catalog_sales": "cs_sold_date_sk cs_item_sk cs_bill_customer_sk cs_bill_cdemo_sk cs_promo_sk cs_quantity cs_list_price "
-    "cs_sales_price cs_ext_sales_price cs_net_profit",
-    "web_sales": "ws_sold_date_sk ws_item_sk ws_bill_customer_sk ws_quantity ws_list_price ws_sales_price ws_ext_sales_price "
-    "ws_net_profit",
+    "store_sales": "ss_sold_date_sk ss_item_sk ss_customer_sk ss_cdemo_sk ss_addr_sk ss_store_sk ss_promo_sk "
+    "ss_ticket_number ss_quantity ss_list_price ss_sales_price ss_coupon_amt ss_ext_sales_price ss_net_profit",
+    "store_returns": "sr_returned_date_sk sr_item_sk sr_customer_sk sr_store_sk sr_ticket_number "
+    "sr_return_quantity sr_return_amt sr_net_loss",
+    "catalog_sales": "cs_sold_date_sk cs_item_sk cs_bill_customer_sk cs_bill_cdemo_sk cs_promo_sk cs_quantity "
+    "cs_list_price cs_sales_price cs_ext_sales_price cs_net_profit",
+    "web_sales": "ws_sold_date_sk ws_item_sk ws_bill_customer_sk ws_quantity ws_list_price ws_sales_price "
+    "ws_ext_sales_price ws_net_profit",
 }
 DAYS, ITEMS, STORES, CUSTOMERS, ADDRESSES, DEMOGRAPHICS = 731, 40, 6, 80, 60, 24
 START = date(1999, 1, 1)
-CATEGORIES = {"Books": ["fiction", "travel"], "Home": ["rugs", "lamps"], "Music": ["rock", "jazz"], "Sports": ["golf", "tennis"]}
+CATEGORIES = {
+    "Books": ["fiction", "travel"],
+    "Home": ["rugs", "lamps"],
+    "Music": ["rock", "jazz"],
+    "Sports": ["golf", "tennis"],
+}
 
 
 class Retail:
@@ -48,7 +54,9 @@ class Retail:
     def bulk(self) -> None:
         self.write("date_dim", "d", map(_day, range(1, DAYS + 1)))
         self.write("item", "i", [self._item(key) for key in range(1, ITEMS + 1)])
-        self.write("store", "s", [(key, f"S{key:04}", ["ought", "able", "ese"][key % 3], *PLACES[key % 4]) for key in stores()])
+        self.write(
+            "store", "s", [(key, f"S{key:04}", ["ought", "able", "ese"][key % 3], *PLACES[key % 4]) for key in stores()]
+        )
         self.write("customer", "c", [self._customer(key) for key in range(1, CUSTOMERS + 1)])
         self.write("customer_address", "a", [self._address(key) for key in range(1, ADDRESSES + 1)])
         self.write("customer_demographics", "d", [self._demographics(key) for key in range(1, DEMOGRAPHICS + 1)])
@@ -77,7 +85,13 @@ class Retail:
                 if self._pick.random() < 0.45:
                     catalog.append(self._in_catalog(day, item, customer))
                 if self._pick.random() < 0.35:
-                    web.append(self._sale(day + self._pick.choice([0, 0, 3, 35]), self._pick.choice([item, item % ITEMS + 1]), customer))
+                    web.append(
+                        self._sale(
+                            day + self._pick.choice([0, 0, 3, 35]),
+                            self._pick.choice([item, item % ITEMS + 1]),
+                            customer,
+                        )
+                    )
         self.write("store_sales", file, store)
         self.write("store_returns", file, returned)
         self.write("catalog_sales", file, catalog)
@@ -101,16 +115,42 @@ class Retail:
         kind = CATEGORIES[category][key // 4 % 2]
         price = _money(self._pick.randrange(100, 9900))
         brand = key % 7 + 1
-        return key, f"I{key // 2:05}", f"item number {key}", brand, f"brand {brand}", kind, category, key % 5 + 1, key % 6 + 1, price
+        return (
+            key,
+            f"I{key // 2:05}",
+            f"item number {key}",
+            brand,
+            f"brand {brand}",
+            kind,
+            category,
+            key % 5 + 1,
+            key % 6 + 1,
+            price,
+        )
 
     def _customer(self, key: int) -> Row:
         pick = self._pick
         first, last = pick.choice(["Ann", "Ben", "Cy", "Dee", ""]), pick.choice(["Fox", "Gray", "Hill", "Ives"])
-        return key, f"C{key:05}", first, last, self._key(ADDRESSES), self._key(DEMOGRAPHICS), 1940 + key % 50, pick.choice("YN")
+        return (
+            key,
+            f"C{key:05}",
+            first,
+            last,
+            self._key(ADDRESSES),
+            self._key(DEMOGRAPHICS),
+            1940 + key % 50,
+            pick.choice("YN"),
+        )
 
     def _address(self, key: int) -> Row:
         state, county = PLACES[self._pick.randrange(4)]
-        return key, self._pick.choice(["Midway", "Fairview", "Oak Hill"]), county, state, f"{self._pick.randrange(10000, 99999)}"
+        return (
+            key,
+            self._pick.choice(["Midway", "Fairview", "Oak Hill"]),
+            county,
+            state,
+            f"{self._pick.randrange(10000, 99999)}",
+        )
 
     def _demographics(self, key: int) -> Row:
         education = ["College", "Primary", "Unknown", "4 yr Degree"][key % 4]
@@ -134,7 +174,16 @@ class Retail:
     def _returned(self, sale: Row) -> Row:
         sold, item, customer, _, _, store, _, ticket, quantity, *_ = sale
         back = None if sold is None else sold + self._pick.randrange(1, 40)
-        return back, item, customer, store, ticket, quantity, _money(self._pick.randrange(100, 90000)), _money(self._pick.randrange(900))
+        return (
+            back,
+            item,
+            customer,
+            store,
+            ticket,
+            quantity,
+            _money(self._pick.randrange(100, 90000)),
+            _money(self._pick.randrange(900)),
+        )
 
     def _in_catalog(self, day: int, item: int, customer: int | None) -> Row:
         sold, item, customer, quantity, listed, price, total, profit = self._sale(day, item, customer)

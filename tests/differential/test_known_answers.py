@@ -1,4 +1,4 @@
-"""Statements whose answers are known by hand, no other engine needed. If one fails, a user's simplest numbers are wrong."""
+"""Statements whose answers are known by hand. If one fails, a user's simplest numbers are wrong."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def test_known_answers(play: Play):
         play.write(f"{case.name}.sql", text)
         for name, lines in case.files.items():
             play.write(f"{case.name}/{name}", lines)
-    problems = [f"{name}: {report.error}" for name, report in play.load().items() if report.error is not None]
+    reports = play.load()
+    problems = [f"{name}: {report.error}" for name, report in reports.items() if report.error is not None]
     with Oracle(play.folder) as oracle:
         for case in cases:
-            if not (play.folder / play.warehouse / case.name).exists():
+            if reports[case.name].error is not None:
                 continue
             rows, expected = play.rows(case.name), oracle.rows(case.mirror)
             if rows != expected:

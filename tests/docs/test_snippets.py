@@ -98,7 +98,8 @@ class Shell:
             text=True,
             check=False,
         )
-        self.code = done.returncode
+        # A shell tells a signal as 128 and its number.
+        self.code = done.returncode if done.returncode >= 0 else 128 - done.returncode
         return done.stdout
 
     def bash_must_end_well(self, text: str) -> None:

@@ -218,3 +218,16 @@ def test_bounded_bulk_is_not_ready_until_it_reached_its_first_end(play: Play):
     assert play.load(max_records=2)["a"].ready
     play.loaded()
     assert play.rows("b") == play.rows("a") == play.reloaded("a").rows("a")
+
+
+def test_bulk_load_bounded_in_time_goes_on_in_slices(play: Play, monkeypatch: pytest.MonkeyPatch):
+    from velo_dagster.engine import source_load
+
+    monkeypatch.setattr(source_load, "SLICE_RECORDS", 2)
+    play.write("a.sql", "CREATE TABLE a AS SELECT * FROM file://a.jsonl WITH ('loading.bulk.max_duration' = '0.001s');")
+    play.write("b.sql", "CREATE TABLE b AS SELECT * FROM file://a.jsonl WITH ('loading.bulk.max_duration' = '1h');")
+    play.write("a.jsonl", "".join(f'{{"x": {n}}}\n' for n in range(5)))
+    reports = play.loaded()
+    assert not reports["a"].ready and reports["a"].rows_read == 2
+    assert reports["b"].ready and reports["b"].rows_read == 5
+    assert play.rows("b") == play.reloaded("b").rows("b")

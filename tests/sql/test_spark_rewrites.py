@@ -40,19 +40,42 @@ def run(spark, sql: str, **options):
     return spark.sql(spark_select(query, {ref.name: ref.name for ref in query.inputs}, **options))
 
 
-def test_any_and_all_over_subqueries_follow_three_valued_logic(spark):
-    sets = {0: [], 1: [1, 2, 9], 2: [None], 3: [5, None], 4: [5], 5: [5, 5, 5]}
-    rows = [(number, value) for number, values in sets.items() for value in values]
+SETS: dict[int, list[int | None]] = {0: [], 1: [1, 2, 9], 2: [None], 3: [5, None], 4: [5, 5]}
+FORMS = {
+    **{f"x {op} {word}": (op, word) for op, word in product(OPERATORS, ("ANY", "ALL"))},
+    "x = SOME": ("=", "ANY"),
+    "x IN": ("=", "ANY"),
+    "x NOT IN": ("<>", "ALL"),
+}
+
+
+@pytest.fixture
+def sets(spark):
+    rows = [(number, value) for number, values in SETS.items() for value in values]
     spark.createDataFrame(rows, "n int, v int").createOrReplaceTempView("sets")
-    outer = [(x, n) for x in (5, 1, None) for n in sets]
+    outer = [(x, n) for x in (5, 1, None) for n in SETS]
     spark.createDataFrame(outer, "x int, n int").createOrReplaceTempView("outers")
-    cases = list(product(OPERATORS, ("ANY", "SOME", "ALL")))
-    items = ", ".join(
-        f"x {op} {word} (SELECT v FROM sets s WHERE s.n = o.n) AS c{i}" for i, (op, word) in enumerate(cases)
-    )
-    for row in run(spark, f"SELECT x, n, {items} FROM outers o").collect():
-        for i, (op, word) in enumerate(cases):
-            assert row[f"c{i}"] == quantified(op, word, row.x, sets[row.n]), (op, word, row.x, sets[row.n])
+    return spark
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_quantified_subqueries_follow_three_valued_logic(sets, form: str):
+    """As a value, negated, and as a filter: Spark itself takes an IN over NULLs in a select list for false."""
+    predicate = f"{form} (SELECT v FROM sets s WHERE s.n = o.n)"
+    sql = f"SELECT x, n, {predicate} AS c, NOT ({predicate}) AS d FROM outers o"
+    for row in run(sets, sql).collect():
+        answer = quantified(*FORMS[form], row.x, SETS[row.n])
+        assert row.c == answer, row
+        assert row.d == (None if answer is None else not answer), row
+    kept = {(row.x, row.n) for row in run(sets, f"SELECT x, n FROM outers o WHERE {predicate}").collect()}
+    assert kept == {(x, n) for x in (5, 1, None) for n in SETS if quantified(*FORMS[form], x, SETS[n])}
+
+
+def test_quantified_subqueries_in_having_and_under_or(sets):
+    having = "SELECT n FROM sets GROUP BY n HAVING sum(v) > ANY (SELECT v FROM sets WHERE v > 4) ORDER BY n"
+    assert [row.n for row in run(sets, having).collect()] == [1, 4]
+    either = "SELECT x FROM outers WHERE n = 0 AND (x NOT IN (SELECT v FROM sets WHERE n = 3) OR x IN (SELECT 1))"
+    assert [row.x for row in run(sets, either).collect()] == [1]
 
 
 def test_any_and_all_over_lists(spark):
@@ -99,12 +122,10 @@ def test_tumbling(events):
 
 
 def test_windows_are_half_open(spark):
-    spark.sql(
-        "SELECT timestamp_millis(ms) AS ts, v FROM VALUES (100, 10), (500, 20), (1000, 30) AS t(ms, v)"
-    ).createOrReplaceTempView("halves")
-    rows = run(
-        spark, "SELECT count(*) AS n, sum(v) AS v FROM halves WINDOW TUMBLING(ts, 1s) ORDER BY window_start"
-    ).collect()
+    times = "SELECT timestamp_millis(ms) AS ts, v FROM VALUES (100, 10), (500, 20), (1000, 30) AS t(ms, v)"
+    spark.sql(times).createOrReplaceTempView("halves")
+    sql = "SELECT count(*) AS n, sum(v) AS v FROM halves WINDOW TUMBLING(ts, 1s) ORDER BY window_start"
+    rows = run(spark, sql).collect()
     assert [(row.n, row.v) for row in rows] == [(2, 30), (1, 30)]
 
 
@@ -189,7 +210,7 @@ def statement(sql: str) -> CreateTableAs:
 
 def test_row_select_is_taken_apart(spark):
     made = statement(
-        "SELECT upper(k) AS key PRIMARY KEY, *, _file FROM file:///d/rows.csv r WHERE v > ANY (1, 2) AND `a b` IS NOT NULL"
+        "SELECT upper(k) AS key PRIMARY KEY, *, _file FROM file:///d/a.csv r WHERE v > ANY (1, 2) AND `a b` IS NOT NULL"
     )
     select = row_select(made, ["_velo_id", "_file"])
     assert select == RowSelect(
@@ -211,8 +232,8 @@ def test_decimal_literals_stay_exact(spark):
 
 
 def test_functions_are_classified_as_spark_does(spark):
-    """A function of a newer Spark that is missing here would make a table of it be recomputed in full for no reason; one
-    in the wrong set would make its increments wrong."""
+    """A function missing here makes tables be recomputed in full for no reason; one in the wrong set makes their
+    increments wrong."""
     registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
     known = AGGREGATES | WINDOW_FUNCTIONS | GENERATORS | RANDOM | OUTSIDE | ROW_FUNCTIONS
     names = registry.listFunction().iterator()

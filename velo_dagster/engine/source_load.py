@@ -7,6 +7,7 @@ the table over from what the source still has, so that it is the same as if all 
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SOURCE = "source"
 READ_AGAIN = 3
+SLICE_RECORDS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,34 @@ class SourceLoad:
     note: Callable[[str], None] = lambda message: None
 
     def run(self, session: Session, options: LoadOptions) -> SourceOutcome:
-        """Load what is new. A source that changes while it is read is read again, a few times."""
-        for attempt in range(READ_AGAIN):
+        """Load what is new; a bulk load that is bounded in time is cut into slices, each a load, until its time is up."""
+        started = time.monotonic()
+        result = self._once(session, options)
+        seconds = self.source.bounds.bulk_seconds
+        while seconds is not None and result.unfinished and time.monotonic() - started < seconds:
+            before, result = result, self._once(session, replace(options, full_refresh=False))
+            result = replace(result, rows_read=before.rows_read + result.rows_read, outcome=before.outcome)
+        return result
+
+    def _once(self, session: Session, options: LoadOptions) -> SourceOutcome:
+        """One load. A source that changes while it is read is read again, a few times."""
+        for _ in range(READ_AGAIN - 1):
             try:
                 return _Attempt(self, session, options).run()
             except SourceChanged as changed:
-                if attempt + 1 == READ_AGAIN:
-                    raise
                 self.note(f"{changed.what} Reading it again.")
             except Overtaken as overtaken:
                 self.note(f"{overtaken.what} Loading what is still new.")
                 options = replace(options, full_refresh=False)
         return _Attempt(self, session, options).run()
+
+    def bound(self, options: LoadOptions, *, bulk: bool) -> int | None:
+        """How many records one load may take."""
+        bounds = self.source.bounds
+        asked = bounds.bulk_records if bulk else bounds.incremental_records
+        if bulk and asked is None and bounds.bulk_seconds is not None:
+            asked = SLICE_RECORDS
+        return asked if options.max_records is None else options.max_records
 
 
 @dataclass(frozen=True)
@@ -72,6 +90,11 @@ class SourceOutcome:
     record: Record | None
     rows_read: int = 0
     notes: tuple[str, ...] = ()
+
+    @property
+    def unfinished(self) -> bool:
+        """A bulk load that a bound has cut."""
+        return self.record is not None and not self.record.ready and self.outcome is not Outcome.UNCHANGED
 
 
 @dataclass
@@ -91,8 +114,10 @@ class _Attempt:
     def run(self) -> SourceOutcome:
         crash_point("before-end")
         record = self._start()
-        until = self.job.source.end(self.since, self.options.max_records)
-        goal = self._goal(record, until)
+        bulk = record is None or self.since is None or not record.ready
+        bound = self.job.bound(self.options, bulk=bulk)
+        until = self.job.source.end(self.since, bound)
+        goal = self._goal(record, bound)
         crash_point("after-end")
         scan = self.job.source.scan(self.since, until)
         if record is not None and self.since is not None and scan.empty:
@@ -105,7 +130,6 @@ class _Attempt:
         """Step 1: the committed load and positions; none, or reasons to start over, make this a bulk load."""
         if self.options.full_refresh:
             self._start_over("full refresh", self._delivered())
-            self.method = "append"
             return None
         record = self.job.target.record()
         if record is not None and record.fingerprint == self.job.fingerprint:
@@ -132,13 +156,11 @@ class _Attempt:
             raise WouldLose(self.job.target.name, self.job.source.label, reason, lost)
         self.since, self.schema, self.method, self.reason = None, (), "full", reason
 
-    def _goal(self, record: Record | None, until: Position) -> Position | None:
+    def _goal(self, record: Record | None, bound: int | None) -> Position | None:
         """Where a bounded bulk load must get to before the table is ready: the end when its first load began."""
         if record is not None and self.since is not None:
             return record.goal
-        if self.options.max_records is None:
-            return None
-        return self.job.source.end(None)
+        return None if bound is None else self.job.source.end(None)
 
     def _without_removed(self, scan: Scan, until: Position) -> Scan:
         """Rows went or were replaced: start over if that is possible, else take them out where they are."""

@@ -79,6 +79,15 @@ class Probe:
     category: str | None
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Upper bounds of one load (`loading.*`); the rest comes in the next."""
+
+    bulk_records: int | None = None
+    incremental_records: int | None = None
+    bulk_seconds: float | None = None
+
+
 class Source(ABC):
     """One source, opened for one table. Cheap to make: nothing is touched before the first call."""
 
@@ -86,6 +95,7 @@ class Source(ABC):
     increments: ClassVar[bool] = True
 
     label: str
+    bounds: Bounds = Bounds()
     keeps_bad_rows: bool
     """Bad rows are kept aside with their reasons (SendToDLQ)."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 from velo_dagster.sources import files_messages as messages
 from velo_dagster.sources import retry
-from velo_dagster.sources.contract import BadRow, Position, Probe, Scan, Schema, Source, Survey
+from velo_dagster.sources.contract import BadRow, Bounds, Position, Probe, Scan, Schema, Source, Survey
 from velo_dagster.sources.errors import SourceError, SourceMisconfigured
 from velo_dagster.sources.files_end import Opened, Rules, advance, same_content
 from velo_dagster.sources.files_formats import PARQUET, FormatSettings, check_one_format, kind_of, reader_of
@@ -69,6 +69,12 @@ class FileSource(Source):
             keep_gone=self.properties["file.deleted"] == "keep",
             verify_full=self.properties["file.verify"] == "full",
             file_records=self.properties["max_records"],
+        )
+        seconds = self.properties["loading.bulk.max_duration"]
+        self.bounds = Bounds(
+            self.properties["loading.bulk.max_records"],
+            self.properties["loading.incremental.max_records"],
+            None if seconds is None else float(seconds),
         )
         self._clock = clock
         self._now_ns = now_ns

@@ -22,6 +22,10 @@ class ExpressionParser(SparkParser):
 
     _buffer: Span | None = None
 
+    def __init__(self, dialect: Any = None) -> None:
+        super().__init__(dialect=dialect)
+        self._ranges: list[int] = []
+
     def start(self, tokens: list[Token], text: str) -> None:
         """Make ready to read one statement's tokens."""
         self.reset()
@@ -74,6 +78,31 @@ class ExpressionParser(SparkParser):
         compared = type(node) in operators.values() and "quantified" not in node.meta
         if compared and (mark := self._find_quantified(start)):
             node.meta["quantified"] = mark
+        return node
+
+    def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
+        start = this.meta["start_offset"] if this is not None and "start_offset" in this.meta else self.offset()
+        self._ranges.append(start)
+        try:
+            return super()._parse_range(this, parse_is)
+        finally:
+            self._ranges.pop()
+
+    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+        index, start = self._index, self._ranges[-1]
+        node = super()._parse_in(this, alias)
+        subquery = node.args.get("query") is not None and self._tokens[index].token_type == TokenType.L_PAREN
+        if subquery and not isinstance(this, exp.Tuple):
+            negated = self._tokens[index - 2].token_type == TokenType.NOT
+            node.meta["quantified"] = Quantified(
+                whole=(start, self.end_offset()),
+                left=(start, self._tokens[index - (3 if negated else 2)].end + 1),
+                operator="NOT IN" if negated else "IN",
+                word="ALL" if negated else "ANY",
+                inside=(self._tokens[index].end + 1, self._prev.start),
+                subquery=True,
+                items=(),
+            )
         return node
 
     def _find_quantified(self, start: int) -> Quantified | None:

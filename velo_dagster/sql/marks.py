@@ -44,7 +44,10 @@ class TimeWindow:
 
 @dataclass(frozen=True)
 class Quantified:
-    """`left op ANY|SOME|ALL (...)`: where the whole, the left operand, and what is in the parentheses stand."""
+    """`left op ANY|SOME|ALL (...)`: where the whole, the left operand, and what is in the parentheses stand.
+
+    `left IN (subquery)` is one too, as ANY, and `left NOT IN (subquery)`, as ALL.
+    """
 
     whole: Span
     left: Span

@@ -68,7 +68,7 @@ def splice_query(query: Query) -> Splice:
         if span := node.meta.get("with_span"):
             splice.replace(span)
         if mark := node.meta.get("quantified"):
-            quantifiers.rewrite(splice, mark)
+            quantifiers.rewrite(splice, mark, node)
         if clauses := node.meta.get("clauses"):
             _reorder(splice, clauses)
     _sanitise_identifiers(splice, query)
@@ -167,7 +167,7 @@ def _sanitise_identifiers(splice: Splice, query: Query) -> None:
 
 
 def _rename_functions(splice: Splice, query: Query) -> None:
-    """Aggregates of the language under Spark's names: COLLECT, and GROUP_CONCAT, whose separator is a comma if not given."""
+    """Aggregates of the language under Spark's names; GROUP_CONCAT separates by a comma if nothing else is given."""
     tokens = query.tokens
     for index, (token, following) in enumerate(pairwise(tokens)):
         name = token.text.upper()
