@@ -35,6 +35,7 @@ from velo_dagster.engine.source_load import LoadOptions, SourceLoad, SourceOutco
 from velo_dagster.engine.supported import check_supported
 from velo_dagster.errors import Transient, VeloError
 from velo_dagster.plan.project import PlannedInput, Project, TablePlan
+from velo_dagster.sources.properties import resolve
 from velo_dagster.sources.registry import open_source
 from velo_dagster.sql.columns import plain_columns
 from velo_dagster.store.record import Record
@@ -42,6 +43,8 @@ from velo_dagster.store.table import Overtaken, Table, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+STORAGE = ("compression", "table_model")
 
 
 @dataclass
@@ -64,16 +67,17 @@ class Loader:
         return reports
 
     def load(self, plan: TablePlan, options: LoadOptions) -> LoadReport:
-        started = time.monotonic()
-        with Session(self.engine) as session:
-            try:
+        started, waited = time.monotonic(), 0.0
+        try:
+            with Session(self.engine, writing(plan)) as session:
                 report = _TableLoad(self, plan, session, options).run()
-            except VeloError as error:
-                outcome = Outcome.BLOCKED if isinstance(error, Transient) else Outcome.FAILED
-                report = LoadReport(plan.name, outcome, error=error, ready=False)
-            except Exception as error:  # noqa: BLE001 - every failure becomes a report, with its cause
-                report = LoadReport(plan.name, Outcome.FAILED, error=as_velo_error(error, plan), ready=False)
-        return replace(report, seconds=time.monotonic() - started - session.start_seconds)
+                waited = session.start_seconds
+        except VeloError as error:
+            outcome = Outcome.BLOCKED if isinstance(error, Transient) else Outcome.FAILED
+            report = LoadReport(plan.name, outcome, error=error, ready=False)
+        except Exception as error:  # noqa: BLE001 - every failure becomes a report, with its cause
+            report = LoadReport(plan.name, Outcome.FAILED, error=as_velo_error(error, plan), ready=False)
+        return replace(report, seconds=time.monotonic() - started - waited)
 
 
 @dataclass
@@ -229,6 +233,14 @@ def _report(plan: TablePlan, outcome: Outcome, made: Record, rows_read: int) -> 
         rejected=sum(made.rejects.values()),
         ready=made.ready,
     )
+
+
+def writing(plan: TablePlan) -> dict[str, str]:
+    """How the table's files are written, as its `compression` and `table_model` say."""
+    given = {key: value for key, value in plan.statement.properties.items() if key in STORAGE}
+    properties = resolve("table", given, where=plan.statement.span)
+    codec = properties["compression"] or ("zstd" if properties["table_model"] == "compact" else "snappy")
+    return {"spark.sql.parquet.compression.codec": codec}
 
 
 def declared_types(plan: TablePlan) -> dict[str, str]:

@@ -161,8 +161,9 @@ def driver_memory_mb() -> int:
 class Session:
     """One load's session, opened only if the load gets as far as needing one."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, settings: Mapping[str, str]) -> None:
         self._engine = engine
+        self._settings = settings
         self._open = ExitStack()
         self._spark: SparkSession | None = None
         self.start_seconds = 0.0
@@ -178,5 +179,7 @@ class Session:
         if self._spark is None:
             started = time.monotonic()
             self._spark = self._open.enter_context(self._engine.session())
+            for key, value in self._settings.items():
+                self._spark.conf.set(key, value)
             self.start_seconds = time.monotonic() - started
         return self._spark

@@ -54,7 +54,7 @@ class SourceLoad:
     note: Callable[[str], None] = lambda message: None
 
     def run(self, session: Session, options: LoadOptions) -> SourceOutcome:
-        """Load what is new; a bulk load that is bounded in time is cut into slices, each a load, until its time is up."""
+        """Load what is new. A bulk load bounded in time is cut into slices, each a load, until its time is up."""
         started = time.monotonic()
         result = self._once(session, options)
         seconds = self.source.bounds.bulk_seconds
