@@ -1,4 +1,4 @@
-"""A user's project in a temporary folder: statements and files go in, tables come out, and are compared as multisets."""
+"""A project in a temporary folder: statements and files go in, tables come out, and are compared as multisets."""
 
 from __future__ import annotations
 

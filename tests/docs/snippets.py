@@ -1,4 +1,4 @@
-"""A document as a newcomer follows it: files are put where it says, commands are typed, and what they print is compared.
+"""A document as a newcomer follows it: files are put where it says, commands are typed, what they print is compared.
 
 What the fences mean, from top to bottom of one document, all in one folder:
 - a fence right below a line that is only a file's name in backquotes and a colon is that file's content;
@@ -23,9 +23,8 @@ HOME = "/home/ann/shop"
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ANNOUNCED = re.compile(r"^\S+: loading \(\d+ of \d+\)\n", re.M)
 _VARYING = (
-    (re.compile(r"\b\d+\.\d s\b"), "0.0 s"),
-    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "2025-06-01 12:00:00 UTC"),
-    (re.compile(r'"mtime_ns": \d{19}'), '"mtime_ns": 1'),
+    (re.compile(r"\b\d+\.\d s\b"), "… s"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "… UTC"),
     (re.compile(r"[ \t]+$", re.M), ""),
 )
 
@@ -87,7 +86,7 @@ def as_terminal(output: str, folder: Path) -> str:
 
 
 def comparable(output: str) -> str:
-    """Output with what differs from run to run put aside: seconds, times, and trailing blanks."""
+    """Output with `…` for what differs from run to run, seconds and the time of day, and without trailing blanks."""
     for pattern, fixed in _VARYING:
         output = pattern.sub(fixed, output)
     return output.strip("\n")
@@ -125,12 +124,12 @@ class Walk:
     def _console(self, fence: Fence) -> str:
         lines: list[str] = []
         for command in commands(fence):
-            output = as_terminal(self.run(command), self.folder)
-            shown = command.shown
-            if comparable(output) != comparable(shown):
-                self.differences.append(f"line {fence.line}: $ {command.text}\n--- shown\n{shown}--- is\n{output}")
-                shown = "".join(f"{line.rstrip()}\n" for line in output.strip("\n").splitlines())
-            lines += [f"$ {command.text}\n", shown]
+            output = comparable(as_terminal(self.run(command), self.folder))
+            if output != comparable(command.shown):
+                self.differences.append(
+                    f"line {fence.line}: $ {command.text}\n--- shown\n{command.shown}--- is\n{output}\n"
+                )
+            lines += [f"$ {command.text}\n", f"{output}\n" if output else ""]
         return "".join(lines)
 
 

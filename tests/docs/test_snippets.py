@@ -26,7 +26,9 @@ from velo_dagster.engine.session import EmbeddedEngine
 from velo_dagster.plan.project import load_project
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")]
+)
 RUN = {"console", "bash", "python"}
 KNOWN = RUN | {"sql", "sh", "yaml", "ini", "csv", "json", "text", ""}
 WRITE = bool(os.environ.get("VELO_WRITE_DOCS"))
@@ -56,8 +58,9 @@ class Screen(io.StringIO):
         return self.terminal
 
     def write(self, text: str) -> int:
+        written = super().write(text)
         self.shared.append(text)
-        return len(text)
+        return written
 
 
 class SharedEngine(EmbeddedEngine):
@@ -82,9 +85,11 @@ class Shell:
 
     def velo(self, arguments: list[str]) -> str:
         shown: list[str] = []
-        with redirect_stdout(Screen(True, shown)), redirect_stderr(Screen(False, shown)), pytest.raises(
-            SystemExit
-        ) as end:
+        with (
+            redirect_stdout(Screen(True, shown)),
+            redirect_stderr(Screen(False, shown)),
+            pytest.raises(SystemExit) as end,
+        ):
             cli.main(arguments)
         self.code = int(end.value.code or 0)
         return "".join(shown)

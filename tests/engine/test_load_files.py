@@ -231,3 +231,38 @@ def test_bulk_load_bounded_in_time_goes_on_in_slices(play: Play, monkeypatch: py
     assert not reports["a"].ready and reports["a"].rows_read == 2
     assert reports["b"].ready and reports["b"].rows_read == 5
     assert play.rows("b") == play.reloaded("b").rows("b")
+
+
+def test_emptied_source_empties_its_tables(play: Play):
+    play.write(
+        "a.sql",
+        "CREATE TABLE a AS SELECT * FROM file://a.jsonl; CREATE TABLE k AS SELECT x PRIMARY KEY FROM file://a.jsonl;",
+    )
+    play.write("a.jsonl", '{"x": 1}\n{"x": 2}\n')
+    play.loaded()
+    play.write("a.jsonl", "")
+    play.loaded()
+    assert play.rows("a") == play.rows("k") == Counter()
+    play.write("a.jsonl", '{"x": 3}\n')
+    play.loaded()
+    assert play.rows("a") == play.rows("k") == Counter({(3,): 1})
+
+
+def test_removed_files_take_their_rows_along_if_told_to(play: Play):
+    play.write("a.sql", "CREATE TABLE a AS SELECT * FROM file://d/*.jsonl WITH ('file.deleted' = 'remove');")
+    play.write("d/1.jsonl", '{"x": 1}\n')
+    play.write("d/2.jsonl", '{"x": 2}\n')
+    play.loaded()
+    (play.folder / "d/1.jsonl").unlink()
+    play.loaded()
+    assert play.rows("a") == Counter({(2,): 1})
+    (play.folder / "d/2.jsonl").unlink()
+    play.loaded()
+    assert play.rows("a") == Counter()
+
+
+def test_bad_rows_are_counted_and_skipped_if_told_to(play: Play):
+    play.write("a.sql", "CREATE TABLE a AS SELECT * FROM file://a.csv WITH ('failure_strategy' = 'LogAndContinue');")
+    play.write("a.csv", "x,y\n1,2\nshort\n3,4,5,6\n5,six\n7,8\n")
+    play.loaded()
+    assert play.rows("a") == Counter({(1, "2"): 1, (5, "six"): 1, (7, "8"): 1})

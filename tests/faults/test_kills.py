@@ -24,7 +24,8 @@ from velo_dagster.crash import POINTS
 STATEMENTS = """
 CREATE TABLE plain (id BIGINT, amount DECIMAL(18,2)) AS SELECT * FROM file://data/*.csv
     WITH ('failure_strategy' = 'SendToDLQ');
-CREATE TABLE latest AS SELECT id PRIMARY KEY, amount FROM file://data/*.csv WITH ('failure_strategy' = 'LogAndContinue');
+CREATE TABLE latest (id BIGINT, amount DECIMAL(18,2)) AS SELECT id PRIMARY KEY, amount FROM file://data/*.csv
+    WITH ('failure_strategy' = 'LogAndContinue');
 CREATE TABLE totals AS SELECT id, SUM(amount) AS amount FROM plain GROUP BY id;
 CREATE TABLE joined AS SELECT p.id, p.amount, t.amount AS total FROM plain p JOIN totals t ON p.id = t.id;
 """
@@ -102,7 +103,7 @@ def test_sigkill_of_the_cli_in_an_increment(copy: Play, point: str):
 
 def test_sigkill_at_random_times(copy: Play):
     seed = int(os.environ.get("VELO_SEED", random.randrange(10**6)))
-    print(f"VELO_SEED={seed}")
+    print(f"VELO_SEED={seed}")  # noqa: T201 - shown by pytest when the test fails
     chance = random.Random(seed)
     for _ in range(int(os.environ.get("VELO_KILLS", "2"))):
         more(copy)

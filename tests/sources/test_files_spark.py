@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,29 @@ def test_many_files_are_read_by_few_tasks(tmp_path: Path, spark: Any) -> None:
     scan = source.scan(None, source.end(None))
     frame = source.read(spark, scan, source.schema(scan, ()))
     assert [row["id"] for row in frame.orderBy(ID).collect()] == list(range(300))
+
+
+def test_a_scan_that_only_takes_rows_away_reads_none(tmp_path: Path, spark: Any) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    source = source_of(tmp_path, "a.csv")
+    since = source.end(None)
+    schema = source.schema(source.scan(None, since), ())
+    (tmp_path / "a.csv").write_text("")
+    scan = source.scan(since, source.end(since))
+    assert scan.removed and not scan.parts
+    assert source.read(spark, scan, schema).collect() == []
+    assert source.survey(spark, scan, schema).schema == schema
+
+
+def test_parquet_with_nanoseconds_as_pandas_writes_it(tmp_path: Path, spark: Any) -> None:
+    """Spark's reader refuses such files; a user has them all the same."""
+    moment = datetime(2025, 1, 1, 12, 30, 0, 123456)
+    write(tmp_path / "a.parquet", t=pa.array([moment], pa.timestamp("ns")), **{"Order ID": pa.array([1])})
+    write(tmp_path / "b.parquet", t=pa.array([moment], pa.timestamp("us")), **{"Order ID": pa.array([2])})
+    source = source_of(tmp_path, "*.parquet")
+    scan = source.scan(None, source.end(None))
+    schema = source.schema(scan, ())
+    assert schema == (Field("t", "TIMESTAMP_NTZ"), Field("Order_ID", "BIGINT"))
+    assert source.survey(spark, scan, ()).schema == schema
+    rows = source.read(spark, scan, schema).orderBy(ID).collect()
+    assert [(row["t"], row["Order_ID"], row[ERROR]) for row in rows] == [(moment, 1, None), (moment, 2, None)]

@@ -120,9 +120,8 @@ def test_equal_uris_are_one_input_and_labels_hide_secrets():
 
 
 def test_common_table_expressions_are_not_inputs():
-    query = parse_select(
-        "WITH a AS (SELECT * FROM a), b AS (SELECT * FROM a) SELECT * FROM b, A, c WHERE x IN (WITH c AS (SELECT 1) TABLE c)"
-    )
+    inner = "WITH c AS (SELECT 1) TABLE c"
+    query = parse_select(f"WITH a AS (TABLE a), b AS (SELECT * FROM a) SELECT * FROM b, A, c WHERE x IN ({inner})")
     assert [ref.name for ref in query.inputs] == ["a", "c"]
 
 

@@ -32,7 +32,7 @@ TABLES = {
         AS x(o_orderkey, o_custkey, o_orderpriority, o_totalprice, o_orderdate)""",
     "lineitem": """
         SELECT * FROM VALUES
-        (1, 7, 3, 10.0BD, 100.00BD, 0.06BD, 0.02BD, 'A', 'F', date'1995-04-01', date'1995-03-01', date'1995-04-05', 'o'),
+        (1, 7, 3, 10.0BD, 100.00BD, 0.06BD, 0.02BD, 'A', 'F', date'1995-04-01', date'1995-03-01', date'1995-04-05', ''),
         (2, 8, 3, 20.0BD, 50.00BD, 0.05BD, 0.01BD, 'N', 'O', date'1994-05-01', date'1994-06-01', date'1994-05-05', 'no')
         AS x(l_orderkey, l_suppkey, l_partkey, l_quantity, l_extendedprice, l_discount, l_tax, l_returnflag,
              l_linestatus, l_shipdate, l_commitdate, l_receiptdate, l_comment)""",

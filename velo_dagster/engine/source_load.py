@@ -49,7 +49,6 @@ class SourceLoad:
     fingerprint: str
     mapped: Callable[[SparkSession, DataFrame], DataFrame]
     system_columns: Sequence[str]
-    keep_rejected: bool
     commit_point: str
     note: Callable[[str], None] = lambda message: None
 
@@ -175,6 +174,9 @@ class _Attempt:
     ) -> SourceOutcome:
         known: Schema = _schema(record) if record is not None and self.since is not None else ()
         self.schema, proven = self.job.source.schema(scan, known), False
+        if not self.schema and record is not None:
+            # The source was emptied: the table keeps its columns and loses its rows.
+            self.schema = _schema(record)
         while self.schema:
             widened = _widened(known, self.schema)
             if widened:
@@ -196,7 +198,7 @@ class _Attempt:
     def _surveyed(self, scan: Scan, known: Schema) -> Schema:
         """The least types that hold all of the scan, or the bad rows that forbid it."""
         survey = self.job.source.survey(self.session.spark, scan, known)
-        if survey.bad_count and not self.job.keep_rejected:
+        if survey.bad_count and not self.job.source.marks_bad_rows:
             raise BadRows(self.job.source.label, survey.bad_rows, survey.bad_count)
         return survey.schema
 
@@ -245,7 +247,7 @@ class _Attempt:
     def _commit_rejected(self, record: Record | None, scan: Scan) -> dict[str, int]:
         """Bad rows first, under this attempt's id: they count only once the table's own commit names the attempt."""
         earlier = dict(record.rejects) if record is not None and self.since is not None else {}
-        if not self.job.keep_rejected:
+        if not self.job.source.keeps_bad_rows:
             return earlier
         from pyspark.sql import functions as f
 

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from velo_dagster.sql.names import HIDDEN_PREFIX, sanitise
 from velo_dagster.sql.problems import Problem, error, nearest
-from velo_dagster.sql.render import place, relation_alias
+from velo_dagster.sql.relations import relation_alias
+from velo_dagster.sql.render import place
 from velo_dagster.sql.statements import CreateTable, CreateTableAs, Query
 
 Columns = Mapping[str, tuple[str, ...]]
@@ -44,7 +45,7 @@ def _columns(statement: CreateTableAs | CreateTable, known: Columns) -> tuple[st
         if item.is_star:
             relations = relations_of(select)
             columns = known.get(relations[0].name.casefold()) if len(relations) == 1 and _plain(relations[0]) else None
-            if columns is None or item.find(exp.Star).args:
+            if columns is None or not any(_bare_star(star) for star in item.find_all(exp.Star)):
                 return None
             names += columns
         elif isinstance(item, (exp.Alias, exp.Column)) and item.output_name:
@@ -52,6 +53,11 @@ def _columns(statement: CreateTableAs | CreateTable, known: Columns) -> tuple[st
         else:
             return None
     return tuple(names)
+
+
+def _bare_star(node: exp.Expr) -> bool:
+    """`*` without EXCEPT."""
+    return isinstance(node, exp.Star) and not any(node.args.values())
 
 
 def relations_of(select: exp.Select) -> list[exp.Expr]:
@@ -76,7 +82,7 @@ def unknown_columns(query: Query, known: Columns) -> Iterator[Problem]:
             for r in relations
             if isinstance(r, exp.Table) and _plain(r) and r.name.casefold() in known
         }
-        if not scope or "pipe" in query.text:
+        if not scope or "|>" in query.text:
             continue
         alone = len(relations) == 1 and not select.args.get("laterals") and select.find_ancestor(exp.Select) is None
         aliases = {item.alias.casefold() for item in select.expressions if isinstance(item, exp.Alias)}
@@ -128,9 +134,7 @@ def _keyword(name: str) -> bool:
 def star_over_join(statement: CreateTableAs, known: Columns) -> Iterator[Problem]:
     """`SELECT *` over a join whose relations share column names would make two columns of one name."""
     select = statement.query.tree
-    if not isinstance(select, exp.Select) or not any(
-        isinstance(i, exp.Star) and not i.args for i in select.expressions
-    ):
+    if not isinstance(select, exp.Select) or not any(_bare_star(i) for i in select.expressions):
         return
     joins = select.args.get("joins") or ()
     if not joins or any(j.args.get("using") or j.method or j.kind in ("SEMI", "ANTI") for j in joins):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from velo_dagster.sql.rows import row_select, why_not_by_row
+from velo_dagster.sql.rows import why_not_by_row
 from velo_dagster.sql.statements import CreateTableAs
 
 Method = Literal["append", "merge", "full"]
@@ -23,11 +23,9 @@ class Refresh:
 
 def plan_refresh(statement: CreateTableAs) -> Refresh:
     """The cheapest method that keeps the table equal to a full reload."""
-    forbidden = why_not_by_row(statement.query)
+    forbidden = why_not_by_row(statement)
     if forbidden is None and "retention" in statement.properties:
         forbidden = "retention removes rows that were loaded before"
-    if forbidden is None and row_select(statement) is None:
-        forbidden = "the key is computed from another item of the select list"
     if forbidden is not None:
         return Refresh("full", forbidden, statement.keys, "every load reads all of the inputs")
     if statement.keys:

@@ -62,7 +62,7 @@ def insert_only(plan: TablePlan, plans: Mapping[str, TablePlan]) -> bool:
 
 
 def stream_is_insert_only(plan: TablePlan, plans: Mapping[str, TablePlan], circular: bool) -> Iterator[Problem]:
-    if not plan.statement.stream or circular or insert_only(plan, plans):
+    if not plan.statement.stream or plan.statement.keys or circular or insert_only(plan, plans):
         return
     why = plan.refresh.reason if plan.refresh.method != "append" else "an input of it replaces or removes rows"
     message = f"A stream only ever gets new rows, but here {why}."

@@ -96,8 +96,11 @@ class Source(ABC):
 
     label: str
     bounds: Bounds = Bounds()
-    keeps_bad_rows: bool
+    warnings: Sequence[str] = ()
+    keeps_bad_rows: bool = False
     """Bad rows are kept aside with their reasons (SendToDLQ)."""
+    marks_bad_rows: bool = False
+    """Bad rows come with their reasons instead of failing the read (SendToDLQ, LogAndContinue)."""
 
     def notes(self) -> list[str]:
         """What the last call of `end` has seen and not delivered, in sentences for the user."""

@@ -21,11 +21,11 @@ from velo_dagster.sources.errors import SourceError, SourceMisconfigured
 from velo_dagster.sources.files_end import Opened, Rules, advance, same_content
 from velo_dagster.sources.files_formats import PARQUET, FormatSettings, check_one_format, kind_of, reader_of
 from velo_dagster.sources.files_listing import Location, Stat, list_files, locate
-from velo_dagster.sources.files_parquet import FileSchema, ParquetRead
+from velo_dagster.sources.files_parquet import FileSchema, ParquetRead, has_nanoseconds
 from velo_dagster.sources.files_parts import Part, parts_of
 from velo_dagster.sources.files_position import Entry, Files, between, removed_condition
 from velo_dagster.sources.files_read import BAD_ROWS_SHOWN, Reading, columns_of
-from velo_dagster.sources.files_schema import Columns, join_all, make_schema
+from velo_dagster.sources.files_schema import Columns, join_all, make_schema, typed_columns
 from velo_dagster.sources.properties import resolve
 
 if TYPE_CHECKING:
@@ -244,26 +244,45 @@ class FileSource(Source):
         return self._made(scan, known, seen)
 
     def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
-        if self._is_parquet(scan):
-            return self._survey_parquet(spark, scan, known)
         from velo_dagster.sources.files_spark import survey_parts
 
-        found = survey_parts(spark, self._reading(()), scan.parts) if scan.parts else []
-        seen = join_all(columns_of(group) for group in found)
-        bad = [BadRow(*row) for group in found for row in group["bad"]][:BAD_ROWS_SHOWN]
-        return Survey(self._made(scan, known, seen), tuple(bad), sum(group["bad_count"] for group in found))
+        by_spark, by_arrow = self._readers(scan)
+        found = survey_parts(spark, self._reading(()), by_arrow) if by_arrow else []
+        typed = [typed_columns(self._typed(part["file"])) for part in by_spark]
+        schema = self._made(scan, known, join_all([*typed, *(columns_of(group) for group in found)]))
+        bad = [BadRow(*row) for group in found for row in group["bad"]]
+        count = sum(group["bad_count"] for group in found)
+        if by_spark:
+            more, more_count = self._parquet(schema, True, ()).bad_rows(spark, by_spark, self._typed)
+            bad, count = [*more, *bad], count + more_count
+        return Survey(schema, tuple(bad[:BAD_ROWS_SHOWN]), count)
 
     def read(self, spark: SparkSession, scan: Scan, schema: Schema, system_columns: Sequence[str] = ()) -> DataFrame:
-        system_columns = self._allowed(system_columns)
-        if self._is_parquet(scan):
-            return self._parquet(schema, self.marks_bad_rows, system_columns).rows(spark, scan.parts, self._typed)
         from velo_dagster.sources.files_spark import read_rows
 
-        return read_rows(spark, self._reading(schema), scan.parts, schema, system_columns)
+        system_columns = self._allowed(system_columns)
+        by_spark, by_arrow = self._readers(scan)
+        if not by_spark:
+            return read_rows(spark, self._reading(schema), by_arrow, schema, system_columns)
+        rows = self._parquet(schema, self.marks_bad_rows, system_columns).rows(spark, by_spark, self._typed)
+        return (
+            rows.union(read_rows(spark, self._reading(schema), by_arrow, schema, system_columns)) if by_arrow else rows
+        )
 
-    def _survey_parquet(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
-        schema = self._made(scan, known, join_all(dict(self._typed(part["file"])) for part in scan.parts))
-        return Survey(schema, *self._parquet(schema, True, ()).bad_rows(spark, scan.parts, self._typed))
+    def _readers(self, scan: Scan) -> tuple[list[Part], list[Part]]:
+        """The parts that Spark's own reader takes, and the others."""
+        by_spark: list[Part] = []
+        by_arrow: list[Part] = []
+        for part in scan.parts:
+            (by_spark if part["kind"] == PARQUET and self._is_for_spark(part["file"]) else by_arrow).append(part)
+        return by_spark, by_arrow
+
+    def _is_for_spark(self, name: str) -> bool:
+        try:
+            with messages.named(self.location.path(name)), self._open(name) as file:
+                return not has_nanoseconds(file)
+        except OSError as error:
+            raise self._from_system(error) from error
 
     def _parquet(self, schema: Schema, mark_bad: bool, system_columns: Sequence[str]) -> ParquetRead:
         declared = frozenset(name.lower() for name in self.declared)
@@ -276,10 +295,6 @@ class FileSource(Source):
                 return tuple(self._opened(name).format.typed_schema(partial(self._open, name)) or ())
         except OSError as error:
             raise self._from_system(error) from error
-
-    @staticmethod
-    def _is_parquet(scan: Scan) -> bool:
-        return bool(scan.parts) and scan.parts[0]["kind"] == PARQUET
 
     def _made(self, scan: Scan, known: Schema, seen: Columns) -> Schema:
         # A JSON record may leave out any field; a file with a header that lacks a declared column is another matter.

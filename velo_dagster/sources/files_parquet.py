@@ -10,13 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet
 
 from velo_dagster.sources.contract import ERROR, ID, BadRow, Schema
 from velo_dagster.sources.errors import SchemaRefused
 from velo_dagster.sources.files_parts import Part
 from velo_dagster.sources.files_read import BAD_ROWS_SHOWN
 from velo_dagster.sources.files_schema import column_names
+from velo_dagster.sources.formats.base import BrokenFile
 from velo_dagster.sources.formats.ddl import to_arrow
 from velo_dagster.sql.names import quote
 
@@ -112,6 +116,22 @@ class ParquetRead:
         text = f.to_json(f.struct("*"))
         bad = f.struct(place.alias("place"), reason.alias("reason"), text.alias("text"))
         return f.when(reason.isNotNull(), bad)
+
+
+def has_nanoseconds(file: BinaryIO) -> bool:
+    """Whether a file has timestamps that Spark's reader refuses; they are read by Arrow's, exactly or as bad rows."""
+    try:
+        schema = pyarrow.parquet.read_schema(file)
+    except pa.ArrowException as error:
+        raise BrokenFile(f"it is not Parquet: {error}") from error
+    return any(_in_nanoseconds(field.type) for field in schema)
+
+
+def _in_nanoseconds(type_: pa.DataType) -> bool:
+    if pa.types.is_timestamp(type_):
+        return type_.unit == "ns"
+    inner = [type_.field(number) for number in range(type_.num_fields)]
+    return any(_in_nanoseconds(field.type) for field in inner)
 
 
 def _by_column(file_schema: FileSchema) -> Mapping[str, str]:

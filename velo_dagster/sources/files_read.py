@@ -28,7 +28,7 @@ from velo_dagster.sources.files_listing import Stat
 from velo_dagster.sources.files_messages import named
 from velo_dagster.sources.files_parts import Part
 from velo_dagster.sources.files_position import Entry
-from velo_dagster.sources.files_schema import Columns, by_column, column_names, join_all, type_of
+from velo_dagster.sources.files_schema import Columns, by_column, column_names, join_all, type_of, typed_columns
 from velo_dagster.sources.formats.base import AT, ERROR, TEXT, BadRow, FileFormat, FileSurvey, OnBad
 from velo_dagster.sources.formats.types import NOTHING, Evidence
 
@@ -114,7 +114,7 @@ class OpenPart:
         with named(self.path):
             typed = self.format.typed_schema(self.open_)
             if typed is not None:
-                return self._typed(typed)
+                return typed_columns(typed)
             return self._named(self.format.sample(self.open_, *self.range))
 
     def survey(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class OpenPart:
             found = self._surveyed()
         self.check()
         return {
-            "columns": plain_columns(self._typed(typed) if typed is not None else self._named(found.columns)),
+            "columns": plain_columns(typed_columns(typed) if typed is not None else self._named(found.columns)),
             "bad": [[self.place(row.offset), row.reason, row.text] for row in found.bad_rows],
             "bad_count": found.bad_count,
             "records": found.records,
@@ -185,9 +185,6 @@ class OpenPart:
             return by_column(found)
         # A survey says nothing about declared columns; they are columns all the same.
         return {name: found.get(written, NOTHING) for written, name in zip(self.written_names, self.names, strict=True)}
-
-    def _typed(self, typed: Sequence[tuple[str, str]]) -> Columns:
-        return dict(zip(column_names(name for name, _ in typed), (type_ for _, type_ in typed), strict=True))
 
 
 def join_surveys(surveys: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

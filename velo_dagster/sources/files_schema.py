@@ -6,7 +6,7 @@ spelling, new ones follow in the order in which they turn up. A declared column 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -53,6 +53,11 @@ def join_all(tables: Iterable[Columns]) -> dict[str, Evidence | str | None]:
             known = spelling.setdefault(name.lower(), name)
             joined[known] = join_seen(joined[known], seen) if known in joined else seen
     return joined
+
+
+def typed_columns(typed: Sequence[tuple[str, str]]) -> Columns:
+    """The columns and types that a file itself declares, by column."""
+    return dict(zip(column_names(name for name, _ in typed), (type_ for _, type_ in typed), strict=True))
 
 
 def by_column(found: Columns) -> dict[str, Evidence | str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
@@ -19,6 +19,9 @@ _NONE = Token.string("")
 
 class ExpressionParser(SparkParser):
     """Spark's parser of sqlglot with Velo's expressions."""
+
+    # A call stays the call the user wrote: what other languages make of `map(…)` or `date_add(…)` is of no interest.
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
 
     _buffer: Span | None = None
 
@@ -79,6 +82,13 @@ class ExpressionParser(SparkParser):
         if compared and (mark := self._find_quantified(start)):
             node.meta["quantified"] = mark
         return node
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        start = self.offset()
+        call = super()._parse_function_call(*args, **kwargs)
+        if call is not None:
+            call.meta["call_start"] = start
+        return call
 
     def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
         start = this.meta["start_offset"] if this is not None and "start_offset" in this.meta else self.offset()

@@ -14,6 +14,7 @@ The marks, in the nodes' `meta`, are offsets into the text that was parsed:
 | Star, in an item | `star_end`, `except_at` | after the `*`; inside the parentheses of its EXCEPT |
 | Select, set operation | `clauses` | (kind, start, end) of WHERE, GROUP BY, ... in the order written |
 | Select, set operation | `time_window`, `emit` | TimeWindow; (word, start, end) |
+| call, with its OVER or WITHIN GROUP | `call_start` | where the function's name stands |
 | comparison | `quantified` | Quantified: `x op ANY|SOME|ALL (...)` |
 | Join | `within` | (duration text, start, end) |
 | Window | `buffer` | (start, end) of ROWS WINDOW BUFFER n ROWS |

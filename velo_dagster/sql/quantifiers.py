@@ -1,11 +1,12 @@
 """`x op ANY|SOME|ALL (list or subquery)` for Spark, and IN, with SQL's three-valued logic.
 
-Over a list it is a chain of OR (ANY) or AND (ALL). Over a subquery it is asked with EXISTS: one answer that decides wins,
-else an unknown one makes the whole unknown; over nothing ANY is false and ALL is true. Each value is compared as it is,
-so Spark's own rules for comparing two types hold, which a comparison with MIN or MAX would not keep.
+Over a list it is a chain of OR (ANY) or AND (ALL). Over a subquery it is asked with EXISTS: one answer that decides
+wins, else an unknown one makes the whole unknown; over nothing ANY is false and ALL is true. Each value is compared
+as it is, so Spark's own rules for comparing two types hold, which a comparison with MIN or MAX would not keep.
 
-Where unknown and false come to the same, as in WHERE, one EXISTS is enough, and `= ANY` and `<> ALL` are IN and NOT IN.
-Elsewhere Spark takes an IN over a subquery that holds NULLs for false; such an IN is asked as `= ANY`, or `<> ALL`.
+Where unknown and false come to the same, as in WHERE, one EXISTS is enough, and `= ANY` and `<> ALL` are IN and NOT
+IN. Elsewhere Spark takes an IN over a subquery that holds NULLs for false; such an IN is asked as `= ANY`, or `<>
+ALL`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from sqlglot import exp
 
 from velo_dagster.errors import Span
+from velo_dagster.sql import uris
 from velo_dagster.sql.marks import Refusal
 from velo_dagster.sql.statements import InputRef
 
@@ -23,6 +24,13 @@ def input_tables(tree: exp.Expr) -> Iterator[exp.Table]:
         if "name_span" in table.meta and ("uri" in table.meta or not _is_common_table(table))
     ]
     return iter(sorted(tables, key=lambda table: table.meta["name_span"]))
+
+
+def relation_alias(table: exp.Table) -> str | None:
+    """What the query calls the relation."""
+    if table.alias:
+        return table.alias
+    return uris.relation_name(table.meta["uri"]) if "uri" in table.meta else table.name
 
 
 def _is_common_table(table: exp.Table) -> bool:

@@ -20,13 +20,14 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from velo_dagster.errors import Span
-from velo_dagster.sql import quantifiers, time_windows, uris
+from velo_dagster.sql import quantifiers, time_windows
 from velo_dagster.sql.marks import VeloPath
 from velo_dagster.sql.names import SOURCE_COLUMNS, is_plain, quote, quote_all, sanitise
 from velo_dagster.sql.problems import NotSupportedYet, error
-from velo_dagster.sql.relations import input_tables
+from velo_dagster.sql.relations import input_tables, relation_alias
 from velo_dagster.sql.splice import Splice
 from velo_dagster.sql.statements import Query
+from velo_dagster.sql.ties import Ties, break_ties
 
 _CLAUSE_ORDER = (
     *("where", "time_window", "group", "having", "qualify", "windows", "order", "cluster", "distribute", "sort"),
@@ -40,11 +41,13 @@ def spark_select(
     hidden: Sequence[str] = (),
     columns: Mapping[str, Sequence[str]] | None = None,
     event_times: Mapping[str, str] | None = None,
+    ties: Ties | None = None,
 ) -> str:
     """The query as Spark SQL over temporary views.
 
     `views`: by input name. `hidden`: columns of the views that the query must not see. `columns`: by input name, all
     columns of its view, hidden and system columns included. `event_times`: by input name, its `event.time.field`.
+    `ties`: what breaks ties, if they are to be broken.
     """
     check_supported(query)
     splice = splice_query(query)
@@ -54,6 +57,8 @@ def spark_select(
     if asked:
         _leave_out_system_columns(splice, query, asked, columns)
     time_windows.rewrite(splice, query, event_times or {})
+    if ties is not None:
+        break_ties(splice, query, ties)
     return splice.render((query.start, query.end))
 
 
@@ -107,13 +112,6 @@ def place(query: Query, offset: int) -> Span:
     lines = before.count("\n")
     column = len(before) - before.rfind("\n") if lines else query.span.column + len(before)
     return Span(query.span.file, query.span.line + lines, column)
-
-
-def relation_alias(table: exp.Table) -> str | None:
-    """What the query calls the relation."""
-    if table.alias:
-        return table.alias
-    return uris.relation_name(table.meta["uri"]) if "uri" in table.meta else table.name
 
 
 def _replace_relation(

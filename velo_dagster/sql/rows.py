@@ -16,10 +16,10 @@ from velo_dagster.sql import functions
 from velo_dagster.sql.functions import words
 from velo_dagster.sql.marks import VeloPath
 from velo_dagster.sql.names import quote, sanitise
+from velo_dagster.sql.relations import relation_alias
 from velo_dagster.sql.render import (
     check_supported,
     leave_out,
-    relation_alias,
     shown_name,
     splice_query,
 )
@@ -64,7 +64,7 @@ class RowSelect:
 def row_select(statement: CreateTableAs, hidden: Sequence[str] = ()) -> RowSelect | None:
     """The SELECT taken apart, or None if it is not row by row. `hidden`: columns of the relation that `*` must
     not show: hidden ones, and system columns that it has because the query names them."""
-    if why_not_by_row(statement.query) is not None:
+    if why_not_by_row(statement) is not None:
         return None
     query, select = statement.query, statement.query.tree
     assert isinstance(select, exp.Select)
@@ -73,8 +73,6 @@ def row_select(statement: CreateTableAs, hidden: Sequence[str] = ()) -> RowSelec
     table = select.args["from_"].this
     alias = shown_name(sanitise(relation_alias(table) or table.meta["input"]))
     keys = tuple((key, _key_expression(splice, select, key, alias)) for key in statement.keys)
-    if any(_names_an_alias(select, key) for key in statement.keys):
-        return None
     items = ", ".join(_item(splice, item, alias, hidden) for item in select.expressions)
     where = select.args.get("where")
     text = None
@@ -84,9 +82,9 @@ def row_select(statement: CreateTableAs, hidden: Sequence[str] = ()) -> RowSelec
     return RowSelect(table.meta["input"], alias, items, text, keys)
 
 
-def why_not_by_row(query: Query) -> str | None:
-    """What forbids to treat the query row by row, in words; None if nothing does."""
-    select = query.tree
+def why_not_by_row(statement: CreateTableAs) -> str | None:
+    """What forbids to treat the SELECT row by row, in words; None if nothing does."""
+    query, select = statement.query, statement.query.tree
     if isinstance(select, exp.SetOperation):
         return f"{select.key.upper()} combines several queries"
     if not isinstance(select, exp.Select) or "table_query" in select.meta:
@@ -98,7 +96,7 @@ def why_not_by_row(query: Query) -> str | None:
     for clause, value in select.args.items():
         if value and clause not in _ROW_CLAUSES:
             return _CLAUSES.get(clause, f"{clause.upper().strip('_')} is not row by row")
-    return _why_not_relation(select) or _why_not_expressions(query, select)
+    return _why_not_relation(select) or _why_not_expressions(query, select) or _why_not_keys(statement, select)
 
 
 def _why_not_relation(select: exp.Select) -> str | None:
@@ -187,6 +185,11 @@ def _key_expression(splice: Splice, select: exp.Select, key: str, alias: str) ->
         return f"{alias}.{quote(key)}"
     start, end = item.meta["span"]
     return splice.render((start, item.meta.get("value_end", end)))
+
+
+def _why_not_keys(statement: CreateTableAs, select: exp.Select) -> str | None:
+    computed = any(_names_an_alias(select, key) for key in statement.keys)
+    return "the key is computed from another item of the select list" if computed else None
 
 
 def _names_an_alias(select: exp.Select, key: str) -> bool:

@@ -168,9 +168,7 @@ def called(query: Query) -> Iterator[tuple[int, str]]:
 
 
 def _has_over(select: exp.Expr, start: int) -> bool:
-    return any(
-        w.this is not None and w.this.find(exp.Func) and _starts(w.this) == start for w in select.find_all(exp.Window)
-    )
+    return any(window.meta.get("call_start") == start for window in select.find_all(exp.Window))
 
 
 def _starts(node: exp.Expr) -> int | None:
@@ -202,18 +200,12 @@ _BARE = functions.words("current_date current_timestamp current_time localtimest
 
 def unordered_functions(query: Query) -> Iterator[Problem]:
     """Aggregates whose result depends on an order that the query does not give."""
-    for node in query.tree.walk():
-        name = node.meta.get("name") or (
-            node.name if isinstance(node, exp.Anonymous) else node.sql_names()[0] if isinstance(node, exp.Func) else ""
-        )
-        if str(name).lower() not in _UNORDERED or "start" not in node.meta:
-            continue
-        if node.find_ancestor(exp.WithinGroup, exp.Window) is None:
-            lowered = query.source[node.meta["start"] : node.meta["end"] + 1].lower()
-            message = f"{lowered}() depends on an order that the query does not give."
-            yield warning(
-                "W112", message, place(query, node.meta["start"]), "Use min_by, max_by, or WITHIN GROUP (ORDER BY …)."
-            )
+    ordered = {node.meta.get("call_start") for node in query.tree.find_all(exp.WithinGroup, exp.Window)}
+    for start, name in called(query):
+        if name in _UNORDERED and start not in ordered:
+            message = f"{name}() depends on an order that the query does not give."
+            step = "Use min_by, max_by, or WITHIN GROUP (ORDER BY …)."
+            yield warning("W112", message, place(query, start), step)
 
 
 def samples(query: Query) -> Iterator[Problem]:

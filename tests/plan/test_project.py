@@ -1,0 +1,159 @@
+"""A folder becomes a project: inputs described, properties merged, tables in order, all that is wrong at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from velo_dagster.errors import VeloError
+from velo_dagster.plan.project import Project, load_project
+from velo_dagster.sql.variables import MissingVariable
+
+
+def project(folder: Path, **files: str) -> Project:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_yaml", ".yaml").replace("_sql", ".sql")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return load_project(folder)
+
+
+def only_input(made: Project):
+    assert not made.errors, [p.render() for p in made.errors]
+    return made.tables[0].inputs[0]
+
+
+def test_tables_of_nested_folders_come_in_dependency_order(tmp_path: Path):
+    made = project(
+        tmp_path,
+        a_sql="CREATE TABLE c AS SELECT * FROM b;",
+        deep__er__b_sql="CREATE TABLE b AS SELECT * FROM A; CREATE TABLE a AS SELECT * FROM file://data/x.csv;",
+    )
+    assert [table.name for table in made.tables] == ["a", "b", "c"]
+    assert made.tables[1].inputs[0].table == "a"
+
+
+def test_one_file_is_a_project(tmp_path: Path):
+    (tmp_path / "one.sql").write_text("CREATE TABLE a AS SELECT 1 AS x")
+    made = load_project(tmp_path / "one.sql")
+    assert (made.root, [t.name for t in made.tables]) == (tmp_path, ["a"])
+
+
+def test_nothing_to_read_is_an_error_that_helps(tmp_path: Path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(VeloError, match="E142"):
+            load_project(path)
+
+
+def test_select_takes_known_names_and_suggests_others(tmp_path: Path):
+    made = project(tmp_path, a_sql="CREATE TABLE orders AS SELECT 1 AS x; CREATE TABLE users AS SELECT 1 AS x;")
+    assert [t.name for t in made.select(["Users", "orders"])] == ["orders", "users"]
+    with pytest.raises(VeloError, match="Did you mean orders"):
+        made.select(["ordrs"])
+
+
+def test_properties_win_by_nearness(tmp_path: Path):
+    made = project(
+        tmp_path,
+        velo_yaml="defaults: {file: {a: d, b: d, c: d, e: d}}\nsources: {src: {uri: 'file://x.csv', b: s, c: s, e: s}}",
+        a_sql="CREATE TABLE t AS SELECT * FROM src WITH ('e' = 'relation') WHERE true "
+        "WITH ('c' = 'end', 'e' = 'end', 'retention' = '1d')",
+    )
+    planned = only_input(made)
+    assert planned.properties == {"a": "d", "b": "s", "c": "end", "e": "relation"}
+    assert (planned.kind, planned.source_type, planned.uri) == ("source", "file", "file://x.csv")
+
+
+def test_a_named_source_is_described_by_its_type(tmp_path: Path):
+    made = project(
+        tmp_path,
+        base_yaml="retry: {interval: 9s}\nformat: json",
+        conf_yaml="extends: base.yaml\nformat: csv\nheader: true",
+        a_sql="CREATE TABLE t AS SELECT * FROM src WITH ('src.type' = 'file_source', 'src.path' = 'x.csv', "
+        "'src.config_file' = 'conf.yaml', 'src.header' = 'false', 'other' = '1')",
+    )
+    planned = only_input(made)
+    expected = {"retry.interval": "9s", "format": "csv", "header": "false", "path": "x.csv", "other": "1"}
+    assert (planned.source_type, planned.uri, dict(planned.properties)) == ("file", None, expected)
+
+
+def test_a_property_that_only_kafka_knows_makes_a_topic(tmp_path: Path):
+    planned = only_input(
+        project(tmp_path, a_sql="CREATE TABLE t AS SELECT * FROM clicks WITH ('auto.offset.reset' = 'latest')")
+    )
+    assert (planned.source_type, planned.uri) == ("kafka", "kafka://clicks")
+
+
+def test_variables_are_resolved_only_when_used(tmp_path: Path):
+    made = project(
+        tmp_path,
+        a_sql="CREATE TABLE t AS SELECT * FROM file://${DIR:-data}/x.csv WITH ('password' = '${PW:?say the word}')",
+    )
+    planned = only_input(made)
+    assert planned.resolve({"PW": "secret"}) == ("file://data/x.csv", {"password": "secret"})
+    with pytest.raises(MissingVariable, match="say the word"):
+        planned.resolve({})
+    assert "${PW" not in repr(planned)
+
+
+def test_system_columns_are_asked_of_sources(tmp_path: Path):
+    planned = only_input(project(tmp_path, a_sql="CREATE TABLE t AS SELECT *, _FILE, x._line AS l FROM file://x.csv x"))
+    assert planned.system_columns == ("_file", "_line")
+
+
+def fingerprint(folder: Path, sql: str, yaml: str = "") -> str:
+    folder.mkdir(exist_ok=True)
+    return project(folder, a_sql=sql, velo_yaml=yaml).tables[0].fingerprint
+
+
+def test_the_fingerprint_follows_what_rows_depend_on(tmp_path: Path):
+    base = fingerprint(tmp_path / "a", "CREATE TABLE t AS SELECT a FROM file://x.csv WITH ('format' = 'csv')")
+    same = [
+        "-- said\nCREATE TABLE t AS\n  SELECT a -- why\n FROM file://x.csv WITH ('format'='csv')",
+        "CREATE TABLE t AS SELECT a FROM file://x.csv WITH ('format' = 'csv', 'wait.timeout' = '5m', 'watch' = '1')",
+    ]
+    other = [
+        "CREATE TABLE t AS SELECT a, b FROM file://x.csv WITH ('format' = 'csv')",
+        "CREATE TABLE t AS SELECT a FROM file://y.csv WITH ('format' = 'csv')",
+        "CREATE TABLE t AS SELECT a FROM file://x.csv WITH ('format' = 'json')",
+        "CREATE TABLE t AS SELECT a PRIMARY KEY FROM file://x.csv WITH ('format' = 'csv')",
+        "CREATE TABLE t (a INT) AS SELECT a FROM file://x.csv WITH ('format' = 'csv')",
+        "CREATE TABLE t AS SELECT a FROM file://x.csv WITH ('format' = 'csv', 'delimiter' = ';')",
+    ]
+    assert {fingerprint(tmp_path / "a", sql) for sql in same} == {base}
+    assert base not in {fingerprint(tmp_path / "a", sql) for sql in other}
+    assert len({fingerprint(tmp_path / "a", sql) for sql in other}) == len(other)
+
+
+def test_broken_settings_are_problems_with_places(tmp_path: Path):
+    made = project(tmp_path, velo_yaml="warehouse: [unclosed", a_sql="CREATE TABLE a AS SELECT 1 AS x")
+    assert [p.code for p in made.errors] == ["E124"]
+    made = project(tmp_path, velo_yaml="warehose: x\nsources: 3", a_sql="CREATE TABLE a AS SELECT 1 AS x")
+    assert [p.code for p in made.problems] == ["E124", "W109"]
+
+
+def test_settings(tmp_path: Path):
+    made = project(
+        tmp_path,
+        velo_yaml="warehouse: '${W:-w}'\nengine: {memory: 2g, x: {y: 1}}",
+        a_sql="CREATE TABLE a AS SELECT 1 AS x",
+    )
+    assert (made.settings.warehouse, made.settings.engine) == ("w", {"memory": "2g", "x.y": "1"})
+
+
+def test_a_file_that_is_not_text_does_not_hide_the_others(tmp_path: Path):
+    (tmp_path / "b.sql").write_bytes(b"CREATE TABLE \xff")
+    made = project(tmp_path, a_sql="\ufeffCREATE TABLE a AS SELECT 1 AS x;")
+    assert [t.name for t in made.tables] == ["a"]
+    assert [p.code for p in made.errors] == ["E101"]
+
+
+def test_other_statements_are_kept_for_later(tmp_path: Path):
+    made = project(
+        tmp_path,
+        a_sql="CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1); CREATE TABLE u AS SELECT id FROM t;",
+    )
+    assert not made.problems
+    assert [type(s).__name__ for s in made.others] == ["CreateTable", "Insert"]
+    assert made.tables[0].inputs[0].kind == "table"
