@@ -17,12 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
-import pyarrow.parquet
+from pyarrow import compute, csv, parquet
 
 sys.path.insert(0, str(Path(__file__).parent))
-from side_by_side import compare, run  # noqa: E402
+from side_by_side import compare, run
 
 SCHEMA = "id BIGINT, account STRING, amount DECIMAL(18,2), status STRING, category STRING, at TIMESTAMP"
 LIMITS = {"csv": 1.0, "jsonl": 1.0, "parquet": 1.15}
@@ -48,7 +46,7 @@ def table(start: int, rows: int) -> pa.Table:
 def generate(folder: Path, kind: str, rows: int, step: int = 250_000) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if kind == "parquet":
-        with pa.parquet.ParquetWriter(folder / "rows.parquet", table(0, 1).schema) as writer:
+        with parquet.ParquetWriter(folder / "rows.parquet", table(0, 1).schema) as writer:
             for start in range(0, rows, step):
                 writer.write_table(table(start, min(step, rows - start)))
         return
@@ -58,15 +56,15 @@ def generate(folder: Path, kind: str, rows: int, step: int = 250_000) -> None:
         for start in range(0, rows, step):
             batch = table(start, min(step, rows - start))
             if kind == "csv":
-                options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
-                pa.csv.write_csv(with_written_times(batch), file, options)
+                options = csv.WriteOptions(include_header=False, quoting_style="none")
+                csv.write_csv(with_written_times(batch), file, options)
             else:
                 file.write(json_lines(batch))
 
 
 def with_written_times(batch: pa.Table) -> pa.Table:
-    at = pa.compute.strftime(batch["at"], format="%Y-%m-%dT%H:%M:%S")
-    return batch.set_column(5, "at", pa.compute.utf8_slice_codeunits(at, 0, 19))
+    at = compute.call_function("strftime", [batch["at"]], compute.StrftimeOptions("%Y-%m-%dT%H:%M:%S"))
+    return batch.set_column(5, "at", compute.call_function("utf8_slice_codeunits", [at], compute.SliceOptions(0, 19)))
 
 
 def json_lines(batch: pa.Table) -> bytes:
@@ -117,12 +115,8 @@ def peer(kind: str, data: Path, target: Path) -> float:
     seconds = 0.0
     for folder, name in ((f"{data}-small", "warm"), (str(data), "t")):
         started = time.monotonic()
-        reader = spark.read.schema(SCHEMA)
-        frame = {
-            "csv": lambda: reader.option("header", True).csv(folder),
-            "jsonl": lambda: reader.json(folder),
-            "parquet": lambda: reader.parquet(folder),
-        }[kind]()
+        reader = spark.read.schema(SCHEMA).format("json" if kind == "jsonl" else kind)
+        frame = reader.option("header", True).load(folder)
         frame.write.format("delta").save(f"{target}/{name}")
         seconds = time.monotonic() - started
     return seconds

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from bulk_load import generate, json_lines, table  # noqa: E402
+from bulk_load import generate, json_lines, table
 
-from velo_dagster.engine.load import Loader  # noqa: E402
-from velo_dagster.engine.session import EmbeddedEngine  # noqa: E402
-from velo_dagster.engine.source_load import LoadOptions  # noqa: E402
-from velo_dagster.plan.project import load_project  # noqa: E402
-from velo_dagster.store.table import Warehouse  # noqa: E402
+from velo_dagster.engine.load import Loader
+from velo_dagster.engine.session import EmbeddedEngine
+from velo_dagster.engine.source_load import LoadOptions
+from velo_dagster.plan.project import load_project
+from velo_dagster.store.table import Warehouse
 
 LINES = 1000
 

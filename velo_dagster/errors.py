@@ -1,7 +1,7 @@
 """Every error this package raises on purpose.
 
-An error carries typed fields and builds its own sentence: what happened, where, and what to do next. Whether trying again
-can help is a type (`Transient` or `Terminal`), never a word in a message. Codes are stable: users match on them.
+An error carries typed fields and builds its own sentence: what happened, where, and what to do next. Whether trying
+again can help is a type (`Transient` or `Terminal`), never a word in a message. Codes are stable: users match on them.
 """
 
 from __future__ import annotations

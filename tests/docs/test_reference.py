@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from velo_dagster.cli import cli
-from velo_dagster.sources.properties import ALL, FILES, SOURCES, Property
+from velo_dagster.sql.properties import ALL, FILES, SOURCES, Property
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "velo_dagster"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from velo_dagster.sources import retry
-from velo_dagster.sources.errors import BadProperty, MissingSource, SourceRefused
-from velo_dagster.sources.properties import resolve
+from velo_dagster.sources.errors import MissingSource, SourceRefused
 from velo_dagster.sources.retry import RetryMetrics, RetryPolicy, policy_of
+from velo_dagster.sql.properties import BadProperty, resolve
 
 CASES = json.loads((Path(__file__).parent.parent / "fixtures/sources/retry_delays.json").read_text())
 

@@ -22,6 +22,18 @@ def table(tmp_path: Path) -> Table:
     return Warehouse(str(tmp_path)).table("orders")
 
 
+def newest(table: Table) -> Record:
+    found = table.record()
+    assert found is not None
+    return found
+
+
+def version(table: Table) -> int:
+    opened = table.opened()
+    assert opened is not None
+    return opened.version()
+
+
 def rows(spark, table: Table, count: int, mode: str = "append"):
     return lambda: spark.range(count).write.format("delta").mode(mode).save(str(table.path))
 
@@ -37,18 +49,18 @@ def test_record_comes_back_as_it_was_committed(spark, table: Table):
     made = table.commit(
         spark, record(1, "a", positions=positions, schema=(("id", "BIGINT"), ("x", None))), rows(spark, table, 3)
     )
-    assert made == table.record()
+    assert made == newest(table)
     assert (made.version, made.positions, made.schema) == (0, positions, (("id", "BIGINT"), ("x", None)))
     assert made.rows_changed == 3
 
 
 def test_same_load_twice_is_made_once(spark, table: Table):
-    """Delta skips a known token without a word: without reading back, the second run would claim rows it never wrote."""
+    """Delta skips a known token without a word: without reading back, the second run would claim rows it never made."""
     table.commit(spark, record(1, "a"), rows(spark, table, 3))
     with pytest.raises(Overtaken, match="Another run made load 1 of table 'orders'"):
         table.commit(spark, record(1, "b"), rows(spark, table, 5))
     assert table.snapshot(spark).count() == 3
-    assert table.record().attempt == "a"
+    assert newest(table).attempt == "a"
 
 
 def test_stale_increment_after_a_full_refresh_changes_nothing(spark, table: Table):
@@ -80,7 +92,7 @@ def test_of_many_runs_at_once_one_makes_the_load(engine, table: Table):
     for thread in threads:
         thread.join()
     assert len(won) == 1 and len(lost) == 3
-    assert table.record().attempt == won[0]
+    assert newest(table).attempt == won[0]
     with engine.session() as spark:
         assert table.snapshot(spark).count() == 7
 
@@ -88,7 +100,7 @@ def test_of_many_runs_at_once_one_makes_the_load(engine, table: Table):
 def test_long_positions_go_into_a_file_that_must_not_change(spark, table: Table):
     positions = {"source": {"x" * 10: "y" * INLINE_LIMIT}}
     table.commit(spark, record(1, "a", positions=positions), rows(spark, table, 1))
-    assert table.record().positions == positions
+    assert newest(table).positions == positions
     (file,) = (table.path / "_velo").glob("*.json")
     file.write_text(json.dumps({"positions": {}, "goal": None, "schema": []}))
     with pytest.raises(UnreadablePositions, match="not what the commit names"):
@@ -102,34 +114,34 @@ def test_long_positions_go_into_a_file_that_must_not_change(spark, table: Table)
 def test_compaction_keeps_positions_rows_and_changes(spark, table: Table):
     for load in range(1, 6):
         table.commit(spark, record(load, f"a{load}", positions={"at": load}), rows(spark, table, 2))
-    before = table.record()
+    before = newest(table)
     table.compact(spark, keep_hours=168)
-    after = table.record()
+    after = newest(table)
     assert (after.load, after.positions, after.attempt) == (5, {"at": 5}, before.attempt)
-    assert table.opened().version() > before.version
+    assert version(table) > before.version
     assert table.snapshot(spark).count() == 10
-    assert table.changes(spark, before.version, table.opened().version()).count() == 0
-    assert table.changes(spark, 2, table.opened().version()).count() == 4
+    assert table.changes(spark, before.version, version(table)).count() == 0
+    assert table.changes(spark, 2, version(table)).count() == 4
     table.commit(spark, record(6, "a6", positions={"at": 6}), rows(spark, table, 2))
-    assert table.record().positions == {"at": 6}
+    assert newest(table).positions == {"at": 6}
 
 
 def test_maintenance_that_lands_after_a_newer_load_does_not_turn_positions_back(spark, table: Table):
     table.commit(spark, record(1, "a", positions={"at": 1}), rows(spark, table, 2))
-    stale = table.record().as_maintenance()
+    stale = newest(table).as_maintenance()
     table.commit(spark, record(2, "b", positions={"at": 2}), rows(spark, table, 2))
     from velo_dagster.store.record import encode
     from velo_dagster.store.table import METADATA
 
     spark.conf.set(METADATA, encode(stale, table.path / "_velo"))
     spark.sql(f"OPTIMIZE delta.`{table.path}`")
-    assert table.record().positions == {"at": 2}
+    assert newest(table).positions == {"at": 2}
 
 
 def test_rows_written_by_others_are_noticed(spark, table: Table):
     table.commit(spark, record(1, "a"), rows(spark, table, 2))
     spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES ('note' = 'harmless')")
-    assert table.record().attempt == "a"
+    assert newest(table).attempt == "a"
     rows(spark, table, 1)()
     with pytest.raises(ForeignChange, match="version 2 by WRITE"):
         table.record()

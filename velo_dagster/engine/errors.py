@@ -19,7 +19,7 @@ class WouldLose(Terminal, VeloError):
             f"These rows would go: {shown}. Nothing was changed.",
             steps=[
                 "Put the missing data back, then load again.",
-                f"Or give those rows up: velo-dagster load --select {table} --full-refresh --accept-loss",
+                f"Or give those rows up: velo-dagster load PATH --select {table} --full-refresh --accept-loss",
             ],
         )
 
@@ -34,7 +34,7 @@ class NotReady(Transient, VeloError):
         super().__init__(
             f"Table '{table}' needs table '{needs}', which is not ready: {why}.",
             where=where,
-            steps=[f"Load it first: velo-dagster load --select {needs}"],
+            steps=[f"Load it first: velo-dagster load PATH --select {needs}"],
         )
 
 

@@ -35,9 +35,9 @@ from velo_dagster.engine.source_load import LoadOptions, SourceLoad, SourceOutco
 from velo_dagster.engine.supported import check_supported
 from velo_dagster.errors import Transient, VeloError
 from velo_dagster.plan.project import PlannedInput, Project, TablePlan
-from velo_dagster.sources.properties import resolve
 from velo_dagster.sources.registry import open_source
 from velo_dagster.sql.columns import plain_columns
+from velo_dagster.sql.properties import resolve
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import Overtaken, Table, Warehouse
 
@@ -88,6 +88,7 @@ class _TableLoad:
     options: LoadOptions
     notes: list[str] = field(default_factory=list)
     rows_read: int = 0
+    rejected: int = 0
     ready: bool = True
 
     def run(self) -> LoadReport:
@@ -114,6 +115,10 @@ class _TableLoad:
         self.notes.append(message)
         self.loader.say(f"{self.plan.name}: {message}")
 
+    def _pass_on(self, result: SourceOutcome) -> None:
+        for note in result.notes:
+            self._note(note)
+
     def _source_load(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceLoad:
         """The load of one source, into the table itself or into a landing of it."""
         statement = self.plan.statement
@@ -137,7 +142,7 @@ class _TableLoad:
         )
 
     def _report_source(self, result: SourceOutcome) -> LoadReport:
-        self.notes.extend(result.notes)
+        self._pass_on(result)
         if result.record is None or result.outcome in (Outcome.NO_ROWS, Outcome.UNCHANGED):
             ready = result.record is not None and result.record.ready
             return LoadReport(self.plan.name, result.outcome, ready=ready)
@@ -176,13 +181,14 @@ class _TableLoad:
             table = self.loader.warehouse.landing(self.plan.name, number)
             result = self._source_load(table, planned, number).run(*self._how())
             self.rows_read += result.rows_read
-            self.notes.extend(result.notes)
+            self._pass_on(result)
             record = result.record
             if record is None:
                 return None
             if result.outcome is not Outcome.UNCHANGED:
                 maintain(table, record.load, self.session)
             self.ready = self.ready and record.ready
+            self.rejected += sum(record.rejects.values())
         else:
             assert planned.table is not None
             table = self.loader.warehouse.table(planned.table)
@@ -210,7 +216,8 @@ class _TableLoad:
         made = target.commit(spark, new, write.run)
         crash_point("after-commit")
         outcome = Outcome.BULK if record is None else Outcome.INCREMENT
-        return _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))
+        report = _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))
+        return replace(report, rejected=self.rejected)
 
     def _write(self, work: Work) -> Write:
         method = self.plan.refresh.method

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class NotATable(Terminal, VeloError):
     """A query that reads a source: only tables have rows that stay the same while they are read."""
 
-    code = "L406"
+    code = "Q604"
 
     def __init__(self, ref: InputRef) -> None:
         super().__init__(

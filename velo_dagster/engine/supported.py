@@ -10,6 +10,7 @@ HONOURED = {
     "missing.reference": {"wait", "fail"},
     "extension": {"delta"},
     "retention": set(),
+    "event.time.format": {"iso8601"},
 }
 
 
@@ -29,6 +30,7 @@ def check_supported(plan: TablePlan) -> None:
     if plan.statement.into is not None:
         raise Unsupported(plan, "INTO a sink")
     for key, honoured in HONOURED.items():
-        value = plan.statement.properties.get(key)
-        if value is not None and value.strip().lower() not in honoured:
-            raise Unsupported(plan, f"The property '{key}' = '{value}'")
+        for given in (plan.statement.properties, *(one.properties for one in plan.inputs)):
+            value = given.get(key)
+            if value is not None and value.strip().lower() not in honoured:
+                raise Unsupported(plan, f"The property '{key}' = '{value}'")

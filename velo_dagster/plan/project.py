@@ -163,6 +163,7 @@ def _table_problems(tables: Sequence[TablePlan], columns: Columns, circular: set
         silent = silenced(table.statement.comments)
         found = [
             *rules.table_and_query(table),
+            *rules.property_forms(table),
             *rules.table_property_at_relation(table),
             *rules.window_without_time(table),
             *rules.stream_is_insert_only(table, plans, bool(circular)),

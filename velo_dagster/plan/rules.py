@@ -10,8 +10,10 @@ from sqlglot import exp
 from velo_dagster.plan.inputs import TABLE_PROPERTIES, PlannedInput
 from velo_dagster.sql import uris
 from velo_dagster.sql.problems import Problem, error, warning
+from velo_dagster.sql.properties import BadProperty, property_kind, resolve
 from velo_dagster.sql.render import place
 from velo_dagster.sql.time_windows import read_arguments
+from velo_dagster.sql.variables import has_variables
 
 if TYPE_CHECKING:
     from velo_dagster.plan.project import TablePlan
@@ -24,6 +26,25 @@ def table_and_query(plan: TablePlan) -> Iterator[Problem]:
         if planned.kind == "source" and "table" in given and "query" in given:
             message = f"'{planned.label}' is given both a table and a query."
             yield error("E110", message, planned.span, "Keep one of 'table' and 'query'.")
+
+
+def property_forms(plan: TablePlan) -> Iterator[Problem]:
+    """Values have their property's form, and keys are known. What comes from the environment is looked at in a load."""
+    said: set[tuple[str, str]] = set()
+    own = {key: value for key, value in plan.statement.properties.items() if key in TABLE_PROPERTIES}
+    groups = [("table", own, plan.statement.span)]
+    groups += [(property_kind(i.source_type), i.properties, i.span) for i in plan.inputs if i.kind == "source"]
+    for kind, given, span in groups:
+        for key, value in given.items():
+            if has_variables(value) or (key, value) in said:
+                continue
+            said.add((key, value))
+            try:
+                warnings = resolve(kind, {key: value}).warnings
+            except BadProperty as wrong:
+                yield error(wrong.code, wrong.what, span, *wrong.steps)
+            else:
+                yield from (warning("W110", text, span) for text in warnings)
 
 
 def table_property_at_relation(plan: TablePlan) -> Iterator[Problem]:

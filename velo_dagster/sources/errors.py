@@ -81,16 +81,6 @@ class SourceMisconfigured(SourceError, Terminal):
     category = "config"
 
 
-class BadProperty(SourceMisconfigured):
-    """A property's value has the wrong form."""
-
-    code = "E305"
-
-    def __init__(self, key: str, value: str, form: str, *, where: Span | str | None = None) -> None:
-        self.key, self.value, self.form = key, value, form
-        super().__init__(f"Property '{key}' = '{value}' is not {form}.", where=where, steps=[f"Write {form}."])
-
-
 class UnsupportedSource(SourceMisconfigured):
     """A kind of source that this version can't read."""
 

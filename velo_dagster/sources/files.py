@@ -26,7 +26,7 @@ from velo_dagster.sources.files_parts import Part, parts_of
 from velo_dagster.sources.files_position import Entry, Files, between, removed_condition
 from velo_dagster.sources.files_read import BAD_ROWS_SHOWN, Reading, columns_of
 from velo_dagster.sources.files_schema import Columns, join_all, make_schema, typed_columns
-from velo_dagster.sources.properties import resolve
+from velo_dagster.sql.properties import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ class FileSource(Source):
         self.declared = dict(declared)
         self.settings = FormatSettings.of(self.properties.values)
         self.policy, warnings = retry.policy_of(self.properties.values, environ)
-        self.warnings = self.properties.warnings + warnings
+        self.warnings = warnings
         self.metrics = retry.RetryMetrics()
         self.rules = Rules(
             keep_gone=self.properties["file.deleted"] == "keep",
@@ -195,7 +195,8 @@ class FileSource(Source):
         entries = Files.parse(position).entries
         size = sum(entry.hashed for entry in entries.values())
         gone = sum(entry.gone for entry in entries.values())
-        return f"{len(entries)} files, {size} bytes" + (f", {gone} of them gone" if gone else "")
+        files = "1 file" if len(entries) == 1 else f"{len(entries)} files"
+        return f"{files}, {size} bytes" + (f", {gone} of them gone" if gone else "")
 
     def reached(self, position: Position, goal: Position) -> bool:
         have, want = Files.parse(position).entries, Files.parse(goal).entries

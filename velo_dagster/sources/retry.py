@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeVar
 import tenacity
 
 from velo_dagster.errors import Transient
-from velo_dagster.sources.errors import BadProperty, SourceError
+from velo_dagster.sources.errors import SourceError
+from velo_dagster.sql.properties import BadProperty
 
 T = TypeVar("T")
 Strategy = Literal["fixed", "linear", "exponential"]

@@ -22,6 +22,11 @@ class ExpressionParser(SparkParser):
 
     # A call stays the call the user wrote: what other languages make of `map(…)` or `date_add(…)` is of no interest.
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parse
+        for name, parse in SparkParser.FUNCTION_PARSERS.items()
+        if name not in ("GROUP_CONCAT", "LISTAGG", "STRING_AGG")
+    }
 
     _buffer: Span | None = None
 

@@ -32,7 +32,7 @@ class UnreadablePositions(Terminal, VeloError):
             f"The positions of table '{table}' at version {version} cannot be read: {why}. Nothing was loaded.",
             steps=[
                 f"If a file below {FOLDER}/ of the table was deleted or changed, put it back.",
-                f"Otherwise load the table anew: velo-dagster load --select {table} --full-refresh --accept-loss",
+                f"Otherwise load the table anew: velo-dagster load PATH --select {table} --full-refresh --accept-loss",
             ],
         )
 

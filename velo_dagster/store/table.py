@@ -59,7 +59,7 @@ class ForeignChange(Terminal, VeloError):
         super().__init__(
             f"Table '{table}' was changed at version {version} by {operation} from outside, so it may not be what its "
             "SELECT says.",
-            steps=[f"Load it anew: velo-dagster load --select {table} --full-refresh"],
+            steps=[f"Load it anew: velo-dagster load PATH --select {table} --full-refresh"],
         )
 
 

@@ -28,4 +28,6 @@ def selected(work: Work) -> DataFrame:
         frame = visible(one.snapshot(work.spark))
         frame.createOrReplaceTempView(views[one.name])
         columns[one.name] = frame.columns
-    return work.spark.sql(spark_select(work.plan.statement.query, views, (), columns=columns))
+    times = {one.name: one.properties.get("event.time.field") for one in work.plan.inputs}
+    named = {name: field for name, field in times.items() if field is not None}
+    return work.spark.sql(spark_select(work.plan.statement.query, views, (), columns=columns, event_times=named))

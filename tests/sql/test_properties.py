@@ -6,8 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from velo_dagster.sources.errors import BadProperty
-from velo_dagster.sources.properties import ALL, is_secret, resolve
+from velo_dagster.sql.properties import ALL, BadProperty, is_secret, resolve
 
 
 def test_defaults_of_files() -> None:

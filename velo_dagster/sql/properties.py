@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from velo_dagster.errors import Span
-from velo_dagster.sources.errors import BadProperty
-from velo_dagster.sources.forms import (
+from velo_dagster.errors import Span, Terminal, VeloError
+from velo_dagster.sql.forms import (
     BOOLEAN,
     CHARACTER,
     COUNT,
@@ -33,6 +32,16 @@ MASK = "***"
 
 _SECRET_WORDS = ("password", "secret", "token", "credential", "access.key", "jaas", "private.key", "passphrase")
 _SECRET_FAMILIES = ("auth.", "headers.")
+
+
+class BadProperty(Terminal, VeloError):
+    """A property's value has the wrong form."""
+
+    code = "E305"
+
+    def __init__(self, key: str, value: str, form: str, *, where: Span | str | None = None) -> None:
+        self.key, self.value, self.form = key, value, form
+        super().__init__(f"Property '{key}' = '{value}' is not {form}.", where=where, steps=[f"Write {form}."])
 
 
 @dataclass(frozen=True)
@@ -206,6 +215,12 @@ def resolve(kind: str, raw: Mapping[str, str], *, where: Span | str | None = Non
         values[name] = _value(prop, key, text, warnings, where)
         given_as[name] = key
     return Resolved(kind, values, tuple(warnings))
+
+
+def property_kind(source_type: str | None) -> str:
+    """Which properties a source of this type has: all databases have the same."""
+    databases = {"postgres", "postgresql", "mysql", "clickhouse", "database", "sql"}
+    return "database" if source_type in databases else source_type or ""
 
 
 def masked(values: Mapping[str, Any]) -> dict[str, Any]:
