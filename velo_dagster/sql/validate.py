@@ -191,7 +191,7 @@ def functions_of_now(query: Query) -> Iterator[Problem]:
     words = {(token.start, token.text.lower()) for token in query.tokens}
     for start, name in sorted({*called(query), *(w for w in words if w[1] in _BARE)}):
         if name in functions.OUTSIDE:
-            message = f"{name} changes from load to load: the table holds its value at the last load that recomputed it."
+            message = f"{name} changes from load to load: the table holds its value at its last load."
             yield warning("W108", message, place(query, start), "Use a time that the rows carry.")
 
 
