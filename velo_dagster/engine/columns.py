@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.errors import DuplicateKey, InexactCast
 from velo_dagster.plan.project import TablePlan
-from velo_dagster.sql.names import sanitise
+from velo_dagster.sql.names import sanitise_all
 from velo_dagster.sql.statements import Column, CreateTableAs
 from velo_dagster.store.table import HIDDEN
 
@@ -20,7 +20,7 @@ EXAMPLES = 3
 
 def output(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
     """A SELECT's result as the table stores it: names that Delta takes, declared types, no column without a type."""
-    return storable(_declared(frame.toDF(*[sanitise(name) for name in frame.columns]), statement))
+    return storable(_declared(frame.toDF(*sanitise_all(frame.columns, statement.span)), statement))
 
 
 def _declared(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
@@ -63,6 +63,17 @@ def _decided(type_: DataType) -> DataType:
     if isinstance(type_, StructType):
         return StructType([StructField(one.name, _decided(one.dataType), one.nullable) for one in type_])
     return type_
+
+
+def orderable(type_: DataType) -> bool:
+    """Whether Spark can sort by the type: no map, no variant, nor anything that holds one."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+    if isinstance(type_, ArrayType):
+        return orderable(type_.elementType)
+    if isinstance(type_, StructType):
+        return all(orderable(one.dataType) for one in type_)
+    return not isinstance(type_, MapType | VariantType)
 
 
 def _mismatch(statement: CreateTableAs, shown: list[str]) -> InexactCast:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import check_unique, output
+from velo_dagster.engine.columns import check_unique, orderable, output
 from velo_dagster.engine.inputs import visible
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
-from velo_dagster.sql.spark import spark_select
+from velo_dagster.plan.project import PlannedInput
+from velo_dagster.sql.spark import Ties, has_ties, spark_select
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,14 +21,26 @@ def full(work: Work, reason: str) -> Write:
 
 
 def selected(work: Work) -> DataFrame:
-    """The statement's SELECT over the inputs as they are now."""
+    """The statement's SELECT over the inputs as they are now; rows that its order leaves equal are told apart."""
+    query, spark = work.plan.statement.query, work.spark
     views: dict[str, str] = {}
-    columns: dict[str, list[str]] = {}
+    frames: dict[str, DataFrame] = {}
     for number, one in enumerate(work.inputs):
         views[one.name] = f"velo_input_{number}"
-        frame = visible(one.snapshot(work.spark))
-        frame.createOrReplaceTempView(views[one.name])
-        columns[one.name] = frame.columns
-    times = {one.name: one.properties.get("event.time.field") for one in work.plan.inputs}
-    named = {name: field for name, field in times.items() if field is not None}
-    return work.spark.sql(spark_select(work.plan.statement.query, views, (), columns=columns, event_times=named))
+        frames[one.name] = visible(one.snapshot(spark))
+        frames[one.name].createOrReplaceTempView(views[one.name])
+    columns = {name: frame.columns for name, frame in frames.items()}
+    times = {one.name: one.properties["event.time.field"] for one in work.plan.inputs if _has_time(one)}
+    result = spark.sql(spark_select(query, views, (), columns=columns, event_times=times))
+    if not has_ties(query):
+        return result
+    positions = [number for number, field in enumerate(result.schema, 1) if orderable(field.dataType)]
+    inputs = {
+        name: [field.name for field in frame.schema if orderable(field.dataType)] for name, frame in frames.items()
+    }
+    ties = Ties(positions, inputs)
+    return spark.sql(spark_select(query, views, (), columns=columns, event_times=times, ties=ties))
+
+
+def _has_time(planned: PlannedInput) -> bool:
+    return "event.time.field" in planned.properties

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from velo_dagster.engine.columns import orderable
 from velo_dagster.sources.contract import ID
-from velo_dagster.sql.rows import RowSelect, row_select
+from velo_dagster.sql.spark import RowSelect, row_select
 from velo_dagster.sql.statements import CreateTableAs
 from velo_dagster.store.table import HIDDEN
 
@@ -37,7 +38,8 @@ def winners(spark: SparkSession, statement: CreateTableAs, rows: DataFrame) -> D
     select = taken_apart(statement, rows)
     rows.createOrReplaceTempView(VIEW)
     keys = ", ".join(expression for _, expression in select.keys)
-    order = [ID] if ID in rows.columns else [name for name in rows.columns if not name.startswith(HIDDEN)]
+    shown = [one.name for one in rows.schema if not one.name.startswith(HIDDEN) and orderable(one.dataType)]
+    order = [ID] if ID in rows.columns else shown
     ranked = ", ".join(f"{select.alias}.`{name}` DESC" for name in order)
     return (
         spark.sql(
