@@ -30,16 +30,17 @@ CREATE TABLE totals AS SELECT id, SUM(amount) AS amount FROM plain GROUP BY id;
 CREATE TABLE joined AS SELECT p.id, p.amount, t.amount AS total FROM plain p JOIN totals t ON p.id = t.id;
 """
 TABLES = ("plain", "latest", "totals", "joined")
-FILES = 350
+FEW, MANY = 12, 350
+"""Many files make positions that do not fit into a commit, and so a file of their own."""
 
 
 class Killed(BaseException):
     """Not an Exception, so that no handler of ours mistakes it for an error to deal with."""
 
 
-def first_files(play: Play) -> None:
+def first_files(play: Play, files: int) -> None:
     play.write("tables.sql", STATEMENTS)
-    for number in range(FILES):
+    for number in range(files):
         play.write(f"data/{number:04}.csv", f"id,amount\n{number % 50},{number}.25\n{number % 7},1.00\n")
     play.append("data/0003.csv", "three,3\n")
 
@@ -73,7 +74,7 @@ def killed_at(point: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_in_the_bulk_load(play: Play, monkeypatch: pytest.MonkeyPatch, point: str):
-    first_files(play)
+    first_files(play, MANY if point == "before-positions-file" else FEW)
     with killed_at(point, monkeypatch):
         play.load()
     verify(play)
@@ -82,7 +83,7 @@ def test_killed_in_the_bulk_load(play: Play, monkeypatch: pytest.MonkeyPatch, po
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory, engine) -> Play:
     play = Play(tmp_path_factory.mktemp("loaded"), engine)
-    first_files(play)
+    first_files(play, FEW)
     play.loaded()
     return play
 
@@ -95,6 +96,8 @@ def copy(loaded: Play, tmp_path) -> Play:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_sigkill_of_the_cli_in_an_increment(copy: Play, point: str):
+    if point == "before-positions-file":
+        first_files(copy, MANY)
     more(copy)
     done = copy.command("load", ".", "--warehouse", "warehouse", environment={"VELO_CRASH_AT": point})
     assert done.returncode == -signal.SIGKILL, done.stderr
