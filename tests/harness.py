@@ -75,7 +75,8 @@ class Play:
     def rejected(self, name: str) -> Rows:
         """The bad rows that users are shown: those of loads that the table has committed."""
         table = Warehouse(str(self.folder / self.warehouse)).table(name)
-        return multiset(rejected_rows(table).drop_columns(["attempt"]))
+        rows = multiset(rejected_rows(table).drop_columns(["attempt"]))
+        return Counter({(Path(place).name, *rest): count for (place, *rest), count in rows.items()})
 
     def reloaded(self, *select: str) -> Play:
         """The same files loaded in one go into a warehouse of its own: what the promise compares with."""

@@ -101,6 +101,8 @@ def load(
     project = _sound_project(path)
     tables = _selected(project, select, names)
     engine = _engine(project)
+    place = _warehouse(warehouse, project)
+    place.make()
     options = LoadOptions(full_refresh=full_refresh, accept_loss=accept_loss)
     try:
         with progress([table.name for table in tables]) as (tell, next_one):
@@ -111,7 +113,7 @@ def load(
                     tell(report.error.render())
                 next_one()
 
-            reports = Loader(project, _warehouse(warehouse, project), engine, tell).load_all(tables, options, done)
+            reports = Loader(project, place, engine, tell).load_all(tables, options, done)
     finally:
         engine.stop()
     unsupported = [] if select else _say_unsupported(project)

@@ -266,3 +266,52 @@ def test_bad_rows_are_counted_and_skipped_if_told_to(play: Play):
     play.write("a.csv", "x,y\n1,2\nshort\n3,4,5,6\n5,six\n7,8\n")
     play.loaded()
     assert play.rows("a") == Counter({(1, "2"): 1, (5, "six"): 1, (7, "8"): 1})
+
+
+def test_first_and_last_follow_the_files(play: Play):
+    play.write("f.sql", "CREATE TABLE f AS SELECT sku, FIRST(n) AS f, LAST(n) AS l FROM file://d/*.csv GROUP BY sku;")
+    play.write("d/b.csv", "sku,n\nA,100\nA,101\n")
+    play.loaded()
+    play.write("d/a.csv", "sku,n\nA,95\n")
+    play.loaded()
+    assert play.rows("f") == Counter({(95, 101, "A"): 1})
+
+
+def test_rows_share_a_key_in_its_declared_type(play: Play):
+    play.write("t.sql", "CREATE TABLE t (k INT, v INT) AS SELECT substr(id, 2) AS k PRIMARY KEY, v FROM file://a.csv;")
+    play.write("a.csv", 'id,v\n"x7",1\n"x07",2\n')
+    play.loaded()
+    assert play.rows("t") == Counter({(7, 2): 1})
+    play.append("a.csv", "x007,3\n")
+    play.loaded()
+    assert play.rows("t") == Counter({(7, 3): 1})
+
+
+def test_key_named_in_another_case(play: Play):
+    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://a.csv WITH ('primary.key' = 'ID');")
+    play.write("a.csv", "id,v\n1,1\n")
+    play.loaded()
+    play.append("a.csv", "1,2\n2,1\n")
+    play.loaded()
+    assert play.rows("t") == Counter({(1, 2): 1, (2, 1): 1})
+
+
+def test_another_value_of_a_variable_is_another_source(play: Play, monkeypatch: pytest.MonkeyPatch):
+    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://a.csv WITH ('delimiter' = '${MARK}');")
+    play.write("a.csv", "a,b;c\n1,2;3\n")
+    monkeypatch.setenv("MARK", ";")
+    play.loaded()
+    monkeypatch.setenv("MARK", ",")
+    reports = play.loaded()
+    assert "changed" in reports["t"].reason
+    assert play.table("t").column_names == ["a", "b_c"]
+
+
+def test_files_name_and_line_on_request(play: Play):
+    play.write("t.sql", "CREATE TABLE t AS SELECT *, _line, _file FROM file://a.csv;")
+    play.write("a.csv", "id\n1\n2\n")
+    play.loaded()
+    play.append("a.csv", "3\n")
+    play.loaded()
+    path = str(play.folder / "a.csv")
+    assert play.rows("t") == Counter({(path, 2, 1): 1, (path, 3, 2): 1, (path, 4, 3): 1})

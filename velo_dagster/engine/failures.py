@@ -10,6 +10,10 @@ from velo_dagster.plan.project import TablePlan
 
 NOISE = re.compile(r"\n(JVM stacktrace|== SQL|== DataFrame ==|\s+at |Caused by:|Driver stacktrace|Traceback).*", re.S)
 
+STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.S)
+CAUSE = re.compile(r"^(?:Caused by: )[\w.$]+: ([^\n]+)", re.M)
+HIDDEN_NAMES = re.compile(r", `_velo_\w+`|`_velo_\w+`, ")
+
 
 def as_velo_error(error: Exception, plan: TablePlan) -> VeloError:
     """The error to show; the original stays its cause, for whoever asks for the details."""
@@ -26,6 +30,9 @@ def summary(error: Exception) -> str:
     >>> summary(ValueError("[DIVIDE_BY_ZERO] Division by zero.\\n== SQL (line 1) ==\\nx\\n\\tat org.apache"))
     '[DIVIDE_BY_ZERO] Division by zero.'
     """
-    text = NOISE.sub("", str(error)).strip()
-    cause = re.search(r"(?:Exception|Error): (\[[A-Z_.]+\][^\n]*)", text)
-    return cause.group(1) if cause else text
+    whole = str(error)
+    text = NOISE.sub("", whole).strip()
+    named = re.search(r"(?:Exception|Error): (\[[A-Z_.]+\][^\n]*)", text)
+    said = HIDDEN_NAMES.sub("", STATE.sub("", named.group(1) if named else text)).strip()
+    causes = CAUSE.findall(whole)
+    return f"{said} Cause: {causes[-1]}" if causes and causes[-1] not in said else said

@@ -12,6 +12,7 @@ way that landings are.
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +35,8 @@ from velo_dagster.engine.session import Engine, Session
 from velo_dagster.engine.source_load import LoadOptions, SourceLoad, SourceOutcome
 from velo_dagster.engine.supported import check_supported
 from velo_dagster.errors import Transient, VeloError
-from velo_dagster.plan.project import PlannedInput, Project, TablePlan
+from velo_dagster.plan.inputs import resolved_fingerprint
+from velo_dagster.plan.project import PlannedInput, Project, TablePlan, resolved_table_fingerprint
 from velo_dagster.sources.registry import open_source
 from velo_dagster.sql.columns import plain_columns
 from velo_dagster.sql.properties import resolve
@@ -115,6 +117,9 @@ class _TableLoad:
         self.notes.append(message)
         self.loader.say(f"{self.plan.name}: {message}")
 
+    def _fingerprint(self) -> str:
+        return resolved_table_fingerprint(self.plan, os.environ)
+
     def _pass_on(self, result: SourceOutcome) -> None:
         for note in result.notes:
             self._note(note)
@@ -131,10 +136,13 @@ class _TableLoad:
             return storable(rows) if landing is not None else output(mapped(spark, statement, rows), statement)
 
         return SourceLoad(
+            table=self.plan.name,
             target=target,
             rejected=self.loader.warehouse.rejected(self.plan.name),
             source=source,
-            fingerprint=self.plan.fingerprint if landing is None else landing_fingerprint(planned, types),
+            fingerprint=resolved_table_fingerprint(self.plan, os.environ)
+            if landing is None
+            else landing_fingerprint(planned, types),
             mapped=select,
             system_columns=planned.system_columns,
             commit_point="commit" if landing is None else "landing-commit",
@@ -173,7 +181,9 @@ class _TableLoad:
             return "full refresh"
         if record is None:
             return "first load"
-        return "" if record.fingerprint == self.plan.fingerprint else "the statement changed"
+        return (
+            "" if record.fingerprint == resolved_table_fingerprint(self.plan, os.environ) else "the statement changed"
+        )
 
     def _input(self, number: int, planned: PlannedInput, positions: Mapping[str, Mapping]) -> TableInput | None:
         """The input at its end: a table as it is, a source through its landing; None while it has no rows."""
@@ -208,7 +218,7 @@ class _TableLoad:
             mode="bulk" if record is None else "increment",
             method=write.method,
             reason=write.reason,
-            fingerprint=self.plan.fingerprint,
+            fingerprint=self._fingerprint(),
             positions={one.name: one.position for one in inputs},
             ready=self.ready,
         )
@@ -262,4 +272,10 @@ def declared_types(plan: TablePlan) -> dict[str, str]:
 
 def landing_fingerprint(planned: PlannedInput, declared: Mapping[str, str]) -> str:
     """What the rows of a landing depend on: the source, how it is typed, and which system columns it keeps."""
-    return " ".join([planned.fingerprint, *planned.system_columns, *(f"{k}:{v}" for k, v in sorted(declared.items()))])
+    return " ".join(
+        [
+            resolved_fingerprint(planned, os.environ),
+            *planned.system_columns,
+            *(f"{k}:{v}" for k, v in sorted(declared.items())),
+        ]
+    )

@@ -43,6 +43,7 @@ class LoadOptions:
 class SourceLoad:
     """Everything a load of a source needs to know about its table."""
 
+    table: str
     target: Table
     rejected: Table
     source: Source
@@ -119,7 +120,7 @@ class _Attempt:
         goal = self._goal(record, bound)
         crash_point("after-end")
         scan = self.job.source.scan(self.since, until)
-        if record is not None and self.since is not None and scan.empty:
+        if record is not None and self.since is not None and scan.empty and not self._arrived(record, until):
             return SourceOutcome(Outcome.UNCHANGED, record, notes=self._notes())
         if self.since is not None and scan.removed is not None:
             scan = self._without_removed(scan, until)
@@ -138,6 +139,10 @@ class _Attempt:
             self._start_over("the statement or its source changed", record.positions[SOURCE])
         return record
 
+    def _arrived(self, record: Record, until: Position) -> bool:
+        """Whether a bounded bulk load has reached its goal without another row, which its table must get to know."""
+        return not record.ready and record.goal is not None and self.job.source.reached(until, record.goal)
+
     def _delivered(self) -> Position | None:
         """What a full refresh must be able to deliver again; unknown positions are a loss that wants to be accepted."""
         try:
@@ -152,7 +157,7 @@ class _Attempt:
         """Read everything again, if the source still has all of it, or a full refresh accepts the loss."""
         lost = self.job.source.lost(position) if position is not None else ()
         if lost and not (self.options.full_refresh and self.options.accept_loss):
-            raise WouldLose(self.job.target.name, self.job.source.label, reason, lost)
+            raise WouldLose(self.job.table, self.job.source.label, reason, lost)
         self.since, self.schema, self.method, self.reason = None, (), "full", reason
 
     def _goal(self, record: Record | None, bound: int | None) -> Position | None:
@@ -169,6 +174,11 @@ class _Attempt:
         self._start_over("rows were replaced or removed in the source", None)
         return self.job.source.scan(None, until)
 
+    def _whole_end(self, until: Position) -> Position:
+        """The end to start over to. A bound may have left files at content that is no longer there: then, the end."""
+        bounded = self.job.bound(self.options, bulk=False) is not None
+        return self.job.source.end(None) if bounded else until
+
     def _read_and_commit(
         self, record: Record | None, scan: Scan, until: Position, goal: Position | None
     ) -> SourceOutcome:
@@ -181,6 +191,7 @@ class _Attempt:
             widened = _widened(known, self.schema)
             if widened:
                 self._start_over(widened, until)
+                until = self._whole_end(until)
                 known, scan = (), self.job.source.scan(None, until)
                 self.schema, proven = self._surveyed(scan, known), True
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any
 from velo_dagster.engine.source_load import SOURCE
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.inputs import PlannedInput
-from velo_dagster.plan.project import Project, TablePlan
+from velo_dagster.plan.project import Project, TablePlan, resolved_table_fingerprint
 from velo_dagster.sources.registry import open_source
 from velo_dagster.store.reader import open_table
 from velo_dagster.store.record import Record
@@ -58,7 +59,7 @@ def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> Tab
         record, state, health = None, "broken", error.what
     inputs = tuple(_input(project, warehouse, plan, number, record) for number in range(len(plan.inputs)))
     troubles = [f"{one.name}: {one.health.splitlines()[0]}" for one in inputs if one.health != OK]
-    if record is not None and record.fingerprint != plan.fingerprint:
+    if record is not None and _changed(record, plan):
         troubles.insert(0, "the statement changed since the last load")
     return TableStatus(
         table=plan.name,
@@ -81,6 +82,14 @@ def _rejected(warehouse: Warehouse, plan: TablePlan, record: Record | None) -> i
         return 0
     landings = [warehouse.landing(plan.name, number).record() for number in range(len(plan.inputs))]
     return sum(sum(one.rejects.values()) for one in (record, *landings) if one is not None)
+
+
+def _changed(record: Record, plan: TablePlan) -> bool:
+    try:
+        return record.fingerprint != resolved_table_fingerprint(plan, os.environ)
+    except VeloError:
+        # A variable is not set here: the input's own health says so.
+        return False
 
 
 def _state(record: Record | None) -> str:

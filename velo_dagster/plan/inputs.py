@@ -11,7 +11,7 @@ from velo_dagster.errors import Span
 from velo_dagster.sql import uris
 from velo_dagster.sql.functions import words
 from velo_dagster.sql.statements import InputRef
-from velo_dagster.sql.variables import resolve, resolve_all
+from velo_dagster.sql.variables import has_variables, resolve, resolve_all
 
 SCHEMES = {
     "file": "file",
@@ -141,3 +141,11 @@ def describe(
     label = uris.label(uri) if uri else ref.name
     print_ = fingerprint([kind, uri or ref.name, *row_properties(properties)])
     return PlannedInput(ref.name, "source", None, kind, uri, properties, label, ref.span, system_columns, print_)
+
+
+def resolved_fingerprint(planned: PlannedInput, environ: Mapping[str, str]) -> str:
+    """The fingerprint with what variables stand for, so that another value is another source; hashed, never shown."""
+    if not any(has_variables(text) for text in (planned.uri or "", *planned.properties.values())):
+        return planned.fingerprint
+    uri, properties = planned.resolve(environ)
+    return fingerprint([planned.fingerprint, uris.label(uri or ""), *row_properties(properties)])

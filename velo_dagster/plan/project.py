@@ -13,7 +13,15 @@ from velo_dagster.errors import Span, Terminal, VeloError
 from velo_dagster.plan import rules
 from velo_dagster.plan.columns import Columns, derive_columns, star_over_join, unknown_columns
 from velo_dagster.plan.graph import dependency_order
-from velo_dagster.plan.inputs import PlannedInput, describe, fingerprint, own_properties, prefixes, row_properties
+from velo_dagster.plan.inputs import (
+    PlannedInput,
+    describe,
+    fingerprint,
+    own_properties,
+    prefixes,
+    resolved_fingerprint,
+    row_properties,
+)
 from velo_dagster.plan.refresh import Refresh, plan_refresh
 from velo_dagster.plan.settings import Settings, read_config, read_settings
 from velo_dagster.sql.parse import loose_comments, parse
@@ -54,6 +62,11 @@ class TablePlan:
     inputs: tuple[PlannedInput, ...]
     refresh: Refresh
     fingerprint: str
+
+
+def resolved_table_fingerprint(plan: TablePlan, environ: Mapping[str, str]) -> str:
+    """What the table's rows depend on, what variables stand for included."""
+    return " ".join([plan.fingerprint, *(resolved_fingerprint(one, environ) for one in plan.inputs)])
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,11 @@ class _Translation:
     relations: list[Relation] = field(default_factory=list)
     tables: dict[str, str] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
+    aliases: frozenset[str] = frozenset()
     grouped: bool = False
 
     def select(self, select: exp.Select) -> Translated:
+        self.aliases = frozenset(item.alias.lower() for item in select.expressions if item.alias)
         source = self._from(select)
         where = select.args.get("where")
         group = select.args.get("group")
@@ -273,6 +275,8 @@ class _Translation:
             for column in relation.columns
             if column.name.lower() == sanitise(node.name).lower()
         ]
+        if not found and not node.table and node.name.lower() in self.aliases:
+            raise NeedsSpark(f"'{node.name}' is an alias of the select list")
         if not found:
             raise UnknownColumn(node.name, [column.name for relation in relations for column in relation.columns])
         if len(found) > 1:

@@ -13,6 +13,7 @@ inputs; it commits as N+1 with the token (app `velo`, version N+1).
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,6 +75,18 @@ class UnsupportedWarehouse(Terminal, VeloError):
         )
 
 
+class UnwritableWarehouse(Terminal, VeloError):
+    """A warehouse that no table can be written to."""
+
+    code = "T505"
+
+    def __init__(self, root: Path, why: str) -> None:
+        super().__init__(
+            f"The warehouse {root} cannot be written to: {why}. Nothing was loaded.",
+            steps=["Give a folder that can be: --warehouse DIR, VELO_WAREHOUSE, or 'warehouse' in velo.yaml."],
+        )
+
+
 class Warehouse:
     """The folder that holds all tables of a project, one Delta table per sub-folder."""
 
@@ -81,6 +94,15 @@ class Warehouse:
         if "://" in uri and not uri.startswith("file://"):
             raise UnsupportedWarehouse(uri)
         self.root = Path(uri.removeprefix("file://")).absolute()
+
+    def make(self) -> None:
+        """Make the folder, or say why nothing can be loaded into it."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+        except OSError as error:
+            raise UnwritableWarehouse(self.root, error.strerror or str(error)) from error
 
     def table(self, name: str) -> Table:
         return Table(name, self.root / name.lower())
@@ -93,7 +115,7 @@ class Warehouse:
 
     def names(self) -> list[str]:
         """The tables that users know: no landings, no rejected rows."""
-        found = (path.parent.name for path in self.root.glob("*/_delta_log"))
+        found = {path.parent.parent.name for path in self.root.glob("*/_delta_log/*.json")}
         return sorted(name for name in found if LANDING not in name and not name.endswith(REJECTED))
 
 

@@ -47,7 +47,8 @@ def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
     """One row per touched key: gone, changed, unchanged (left alone, so that nothing downstream moves) or new."""
     from pyspark.sql import functions as f
 
-    names = list(work.plan.refresh.keys)
+    spelled = {name.casefold(): name for name in rows.columns}
+    names = [spelled[key.casefold()] for key in work.plan.refresh.keys]
     rows.withColumn(FOUND, f.lit(True)).createOrReplaceTempView("velo_new")
     touched.createOrReplaceTempView("velo_touched")
     others = ", ".join(f"n.`{name}`" for name in rows.columns if name not in names)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import orderable
 from velo_dagster.sources.contract import ID
-from velo_dagster.sql.spark import RowSelect, row_select
+from velo_dagster.sql.spark import RowSelect, row_select, system_columns
 from velo_dagster.sql.statements import CreateTableAs
 from velo_dagster.store.table import HIDDEN
 
@@ -18,10 +19,18 @@ RANK = "_velo_rank"
 
 
 def taken_apart(statement: CreateTableAs, rows: DataFrame) -> RowSelect:
-    """The SELECT, with the hidden columns that `rows` has kept out of its stars."""
-    select = row_select(statement, [name for name in rows.columns if name.startswith(HIDDEN)])
+    """The SELECT, with the hidden and system columns that `rows` has kept out of its stars."""
+    asked = system_columns(statement.query)
+    select = row_select(statement, [name for name in rows.columns if name.startswith(HIDDEN) or name in asked])
     assert select is not None, f"{statement.name} is not a row-by-row SELECT"
-    return select
+    types = {column.name.casefold(): column.type for column in statement.columns if column.type.upper() != "DECIMAL"}
+    keys = tuple((name, _typed(expression, types.get(name.casefold()))) for name, expression in select.keys)
+    return replace(select, keys=keys)
+
+
+def _typed(expression: str, declared: str | None) -> str:
+    """Rows share a key if they share it in the type in which it is stored."""
+    return expression if declared is None else f"CAST(({expression}) AS {declared})"
 
 
 def mapped(spark: SparkSession, statement: CreateTableAs, rows: DataFrame) -> DataFrame:
