@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,31 @@ def test_a_comment_elsewhere_in_the_file_counts_for_all_of_it(tmp_path: Path):
     text = "-- velo: allow=W104\n\nCREATE TABLE a AS SELECT 1 AS b;\nCREATE TABLE b AS SELECT count(*) AS n FROM a;"
     (tmp_path / "a.sql").write_text(text)
     assert load_project(tmp_path).problems == ()
+
+
+def test_an_unknown_kind_of_source_is_told_before_a_load(tmp_path: Path):
+    (tmp_path / "a.sql").write_text("CREATE TABLE a AS\nSELECT * FROM fil://bob:secret@orders.csv;")
+    (problem,) = load_project(tmp_path).errors
+    assert (problem.span.line, problem.span.column) == (2, 15)
+    assert "'fil' is not a kind of source. Did you mean 'file'?" in problem.message
+    assert "secret" not in problem.render()
+
+
+def test_a_package_adds_its_kind_of_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    point = EntryPoint("ftp", "somewhere:FtpSource", "velo_dagster.sources")
+    monkeypatch.setattr("velo_dagster.plan.rules.entry_points", lambda group: [point] if group == point.group else [])
+    (tmp_path / "a.sql").write_text("CREATE TABLE a AS SELECT * FROM ftp://orders.csv;")
+    assert load_project(tmp_path).problems == ()
+
+
+@pytest.mark.parametrize("text", ["", "-- nothing yet\n", ";;\n"])
+def test_a_project_without_statements_says_so(tmp_path: Path, text: str):
+    (tmp_path / "a.sql").write_text(text)
+    (problem,) = load_project(tmp_path).problems
+    assert (problem.code, problem.severity) == ("E142", "error")
+    assert "nothing to load" in problem.message
+
+
+def test_a_file_that_cannot_be_read_is_not_called_empty(tmp_path: Path):
+    (tmp_path / "a.sql").write_text("CREAT TABLE a AS SELECT 1")
+    assert [problem.code for problem in load_project(tmp_path).problems] == ["E103"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from velo_dagster.sources import files_parts
@@ -248,6 +251,32 @@ class TestChanges:
         desk.write("a.csv", "id\n3\n")
         assert values(keep, kept, keep.end(kept)) == [3]
 
+    def test_only_rows_that_should_stay_can_be_lost(self, desk: Desk) -> None:
+        """A full refresh must not be refused because of rows that it would rightly replace or drop."""
+        desk.write("a.csv", "id\n1\n")
+        desk.write("b.csv", "id\n2\n")
+        keep, remove = desk.source("*.csv"), desk.source("*.csv", file__deleted="remove")
+        a = keep.end(None)
+        scan = keep.scan(None, a)
+        desk.write("a.csv", "id\n10\n")
+        assert keep.lost(a) == ()
+        with pytest.raises(SourceChanged):
+            keep.verify(scan, a)
+        (desk.folder / "b.csv").unlink()
+        assert keep.lost(a) == ("b.csv",) and remove.lost(a) == ()
+
+    @pytest.mark.parametrize("written", ["data/*.csv", "data/a.csv", "data/"])
+    def test_a_source_that_was_emptied_is_empty_not_missing(self, desk: Desk, written: str) -> None:
+        """Else every load after the last file went would fail, though the table is right."""
+        desk.write("data/a.csv", "id\n1\n")
+        source = desk.source(written, file__deleted="remove")
+        a = source.end(None)
+        (desk.folder / "data/a.csv").unlink()
+        b = source.end(a)
+        assert source.scan(a, b).removed and source.scan(b, source.end(b)).empty
+        desk.write("data/a.csv", "id\n1\n")
+        assert values(source, b, source.end(b)) == [1]
+
     def test_a_folder_that_is_gone_takes_no_rows_away(self, desk: Desk) -> None:
         """An unmounted disk must not look like deleted files."""
         desk.write("data/a.csv", "id\n1\n")
@@ -300,7 +329,8 @@ class TestBounds:
         source = desk.source("a.csv", skip_lines="2")
         assert values(source, None, source.end(None)) == [1]
 
-    def test_a_replaced_file_waits_for_its_turn_and_keeps_its_rows_till_then(self, desk: Desk) -> None:
+    def test_a_replaced_file_waits_for_its_turn_without_its_old_rows(self, desk: Desk) -> None:
+        """A position that spoke of rows that are nowhere any more could never be read again."""
         desk.write("a.csv", "id\n1\n")
         desk.write("b.csv", "id\n2\n")
         source = desk.source("*.csv")
@@ -308,8 +338,10 @@ class TestBounds:
         desk.write("a.csv", "id\n1\n3\n")
         desk.write("b.csv", "id\n4\n")
         b = source.end(a, 1)
-        assert source.scan(a, b).removed is None and values(source, a, b) == [3]
-        assert source.scan(b, source.end(b, 1)).removed == f"({ID}.file IN ('b.csv'))"
+        assert source.scan(a, b).removed == f"({ID}.file IN ('b.csv'))" and values(source, a, b) == [3]
+        assert values(source, None, b) == [1, 3] and source.lost(b) == ()
+        c = source.end(b, 1)
+        assert values(source, b, c) == [4] and values(source, None, c) == [1, 3, 4]
 
     def test_a_long_file_is_cut_into_parts(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files_parts, "PART_BYTES", 100_000)
@@ -422,6 +454,16 @@ class TestColumns:
         source = desk.source("*.csv")
         assert rows(source, source.scan(None, source.end(None))) == [("a.csv", 8, 1, "x"), ("b.csv", 8, 2, "y")]
 
+    def test_headers_that_differ_in_case_are_one_column(self, desk: Desk) -> None:
+        """Another export spells its header in capitals: its rows belong into the same columns."""
+        desk.write("000.csv", "k,v\n0,0\n")
+        desk.write("001.csv", "V,K\n2025-01-01,4\n")
+        for declared in ({}, {"K": "INT"}):
+            source = desk.source("*.csv", declared=declared)
+            scan = source.scan(None, source.end(None))
+            assert [field.name for field in source.schema(scan, ())] == ["k", "v"]
+            assert rows(source, scan) == [("000.csv", 4, 0, "0"), ("001.csv", 4, 4, "2025-01-01")]
+
     def test_json_keys_that_differ_in_case_or_signs_are_one_column(self, desk: Desk) -> None:
         desk.write("a.jsonl", '{"Order ID": 1}\n{"order_id": 2}\n{"ORDER_ID": 3, "x": null}\n')
         for evolution in ("evolve", "ignore"):
@@ -498,3 +540,55 @@ def test_a_bounded_goal_is_reached_when_its_rows_are(tmp_path: Path) -> None:
     desk.append("a.csv", "4\n")
     c = source.end(b, 5)
     assert [source.reached(position, goal) for position in (a, b, c, goal)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("deleted", ["keep", "remove"])
+@pytest.mark.parametrize("taken", [1, 2])
+def test_a_vanished_file_is_no_part_of_a_goal(tmp_path: Path, deleted: str, taken: int) -> None:
+    """Else the table would never become ready: the rest of that file will never come."""
+    desk = Desk(tmp_path)
+    desk.write("a.csv", "id\n1\n")
+    desk.write("b.csv", "id\n2\n3\n")
+    desk.write("c.csv", "id\n")
+    source = desk.source("*.csv", file__deleted=deleted)
+    goal, a = source.end(None), source.end(None, taken)
+    assert not source.reached(a, goal)
+    (tmp_path / "b.csv").unlink()
+    assert source.reached(source.end(a, 1), goal)
+
+
+@pytest.mark.parametrize("written", ["locked/*.csv", "locked/", "locked/a.csv"])
+def test_a_folder_without_rights_is_refused(
+    desk: Desk, written: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A user must learn that rights are missing, not read a traceback."""
+    locked = str(desk.folder / "locked")
+
+    def forbidden(call: Any) -> Any:
+        def checked(path: Any, *given: Any, **named: Any) -> Any:
+            if str(path).startswith(f"{locked}/"):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return call(path, *given, **named)
+
+        return checked
+
+    desk.write("locked/a.csv", "id\n1\n")
+    monkeypatch.setattr(os, "scandir", forbidden(os.scandir))
+    monkeypatch.setattr(os, "stat", forbidden(os.stat))
+    source = desk.source(written)
+    with pytest.raises(SourceRefused, match=f"E303 No right to read '{locked}"):
+        source.end(None)
+    assert source.probe().category == "auth"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_parquet_files_with_a_colon_are_not_for_spark(desk: Desk) -> None:
+    """Names made of times are common, and Spark's listing takes them for URIs."""
+    name = "2025-01-01T10:00:00.parquet"
+    parquet.write_table(pa.table({"ID": [1, 2]}), desk.folder / name)
+    parquet.write_table(pa.table({"id": [3]}), desk.folder / "2025.parquet")
+    source = desk.source("*.parquet")
+    scan = source.scan(None, source.end(None))
+    by_spark, by_arrow = source._readers(scan)
+    assert [part["file"] for part in by_spark] == ["2025.parquet"] and [part["file"] for part in by_arrow] == [name]
+    assert [row[2] for row in rows(source, scan)] == [1, 2, 3]

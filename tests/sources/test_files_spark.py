@@ -66,6 +66,20 @@ def write(path: Path, **columns: Any) -> None:
     parquet.write_table(pa.table(columns), path)
 
 
+def test_parquet_files_whose_names_have_a_colon(tmp_path: Path, spark: Any) -> None:
+    """Files named by the time of their writing are read like all others, together with them."""
+    write(tmp_path / "2025-01-01T10:00:00.parquet", ID=[1, 2])
+    write(tmp_path / "b.parquet", id=[3])
+    source = source_of(tmp_path, "*.parquet")
+    scan = source.scan(None, source.end(None))
+    found = source.read(spark, scan, source.schema(scan, ())).orderBy(ID).collect()
+    assert [(row[0], row[ID]["file"]) for row in found] == [
+        (1, "2025-01-01T10:00:00.parquet"),
+        (2, "2025-01-01T10:00:00.parquet"),
+        (3, "b.parquet"),
+    ]
+
+
 def test_parquet_files_with_different_columns_and_types(tmp_path: Path, spark: Any) -> None:
     """Files written by different versions of a job: none of their rows may be lost or bent."""
     write(tmp_path / "a [1]{x}.parquet", id=pa.array([1, 2], pa.int32()), price=pa.array([Decimal("1.50"), None]))

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import errno
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from velo_dagster.errors import Span
 from velo_dagster.sources import registry
 from velo_dagster.sources.contract import BadRow
-from velo_dagster.sources.errors import BadRows, SourceMisconfigured, UnsupportedSource, category_of
+from velo_dagster.sources.errors import (
+    BadRows,
+    BrokenFile,
+    MissingSource,
+    SourceMisconfigured,
+    UnsupportedSource,
+    category_of,
+)
 from velo_dagster.sources.files import FileSource
-from velo_dagster.sources.registry import factory_of, kind_of
+from velo_dagster.sources.registry import factory_of, kind_of, open_source
+from velo_dagster.sql.properties import BadProperty
+from velo_dagster.sql.variables import resolve, resolve_all
 
 
 def test_kinds() -> None:
@@ -68,3 +81,69 @@ def test_bad_rows_are_named_and_counted() -> None:
     text = str(BadRows("orders", [BadRow("/d/a.csv:3", "2 fields instead of 3", "1,x")], 5))
     assert text.startswith("/d/a.csv:3: error E310 orders: 5 rows can't be read.")
     assert "1,x" in text and "and 4 more" in text and "SendToDLQ" in text
+
+
+WHERE = Span("a.sql", 1, 2)
+
+
+@dataclass(frozen=True)
+class Written:
+    """An input as a plan describes it."""
+
+    uri: str | None
+    properties: Mapping[str, str]
+    source_type: str | None = "file"
+    span: Span = WHERE
+
+    @property
+    def label(self) -> str:
+        return self.uri or "orders"
+
+    def resolve(self, environ: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
+        uri = resolve("uri", self.uri, environ) if self.uri else None
+        return uri, resolve_all(self.properties, environ)
+
+
+class TestVariablesAreNotShown:
+    """What a user keeps out of the statement must not turn up in logs."""
+
+    def test_in_a_bad_property(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SECRET_DELIM", "hush")
+        with pytest.raises(BadProperty) as caught:
+            open_source(Written("file://a.csv", {"delimiter": "${SECRET_DELIM}"}), tmp_path, {})
+        assert "a.sql:1:2: error E305" in str(caught.value) and "'${SECRET_DELIM}'" in str(caught.value)
+        assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+    @pytest.mark.parametrize("value", ["hush", "no"])
+    def test_in_a_warning(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+        monkeypatch.setenv("HOW", value)
+        source = open_source(Written("file://a.csv", {"file.retry.strategy": "${HOW}"}), tmp_path, {})
+        (warning,) = source.warnings
+        assert "'retry.strategy' = '${HOW}'" in warning
+
+    @pytest.mark.parametrize("value", ["hush", "a"])
+    @pytest.mark.parametrize("written", ["d/${NAME}/a.csv", "d/${NAME}/*.csv", "d/${NAME}-*.csv"])
+    def test_in_a_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, value: str) -> None:
+        monkeypatch.setenv("NAME", value)
+        for planned in (Written(f"file://{written}", {}), Written(None, {"path": written})):
+            source = open_source(planned, tmp_path, {})
+            with pytest.raises(MissingSource) as caught:
+                source.end(None)
+            shown = "".join(traceback.format_exception(caught.value)) + source.probe().message
+            assert f"'{written}'" in caught.value.what
+            assert value not in shown if len(value) > 1 else f"/{value}/" not in shown
+
+    def test_in_notes_and_broken_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NAME", "hush")
+        (tmp_path / "hush.csv").write_text("id\n1\n2,")
+        (tmp_path / "hush.parquet").write_text("none")
+        source = open_source(Written("file://${NAME}.csv", {}), tmp_path, {})
+        source.end(None)
+        assert source.notes() and all(note.startswith("${NAME}.csv: ") for note in source.notes())
+        broken = open_source(Written("file://${NAME}.parquet", {}), tmp_path, {})
+        with pytest.raises(BrokenFile, match=r"\$\{NAME\}\.parquet"):
+            broken.schema(broken.scan(None, broken.end(None)), ())
+
+    def test_what_has_no_variables_is_said_as_it_is(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingSource, match=r"File 'd/a\.csv' does not exist"):
+            open_source(Written("file://d/a.csv", {}), tmp_path, {}).end(None)

@@ -59,11 +59,13 @@ def test_what_is_written_out_parses_to_the_same():
 @pytest.mark.parametrize(("statement", "answer"), refusals())
 def test_refused_with_a_place_and_a_code(statement: str, answer: str):
     _, problems = parse(statement, "a.sql")
-    place, code, *message = answer.split(" ", 2)
+    told, _, step = answer.partition(" | ")
+    place, code, *message = told.split(" ", 2)
     assert len(problems) == 1
     assert f"{problems[0].span.line}:{problems[0].span.column}" == place
     assert problems[0].code == code
     assert problems[0].message.startswith(message[0] if message else "")
+    assert not step or problems[0].steps[0].startswith(step)
 
 
 def test_an_error_does_not_hide_the_next_statement_or_the_next_error():

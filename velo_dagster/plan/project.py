@@ -119,6 +119,11 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         found += wrong
         if "velo:" in text:
             allowed[str(file)] = silenced(loose_comments(text))
+    if not statements and not any(p.severity == "error" for p in found):
+        step = "Write one: CREATE TABLE name AS SELECT …"
+        found.append(
+            error("E142", "There is no statement, so there is nothing to load.", Span(str(files[0]), 1, 1), step)
+        )
     return _plan(root, statements, found, settings, allowed)
 
 
@@ -175,6 +180,7 @@ def _table_problems(tables: Sequence[TablePlan], columns: Columns, circular: set
     for table in tables:
         silent = silenced(table.statement.comments)
         found = [
+            *rules.known_kinds(table),
             *rules.table_and_query(table),
             *rules.property_forms(table),
             *rules.table_property_at_relation(table),

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velo_dagster.plan.inputs import TABLE_PROPERTIES, PlannedInput
+from velo_dagster.plan.inputs import SCHEMES, TABLE_PROPERTIES, PlannedInput
 from velo_dagster.sql import uris
-from velo_dagster.sql.problems import Problem, error, warning
-from velo_dagster.sql.properties import BadProperty, property_kind, resolve
+from velo_dagster.sql.problems import Problem, error, nearest, warning
+from velo_dagster.sql.properties import SOURCES, BadProperty, property_kind, resolve
 from velo_dagster.sql.render import place
 from velo_dagster.sql.time_windows import read_arguments
 from velo_dagster.sql.variables import has_variables
 
 if TYPE_CHECKING:
     from velo_dagster.plan.project import TablePlan
+
+
+_ADDED_KINDS = "velo_dagster.sources"
+"""The entry point group by which packages add kinds of sources."""
+
+
+def known_kinds(plan: TablePlan) -> Iterator[Problem]:
+    """A URI names a kind of source that exists. What comes from the environment is looked at in a load."""
+    for planned in plan.inputs:
+        kind = planned.source_type
+        if kind is None or "$" in kind or kind in {*SCHEMES, *SCHEMES.values(), *SOURCES}:
+            continue
+        if ":" not in (planned.uri or ""):
+            message = f"'{planned.label}' is not a URI: it does not begin with a kind of source."
+            yield error("E306", message, planned.span, f"For a file, write file://{planned.label}.")
+            continue
+        added = sorted(point.name for point in entry_points(group=_ADDED_KINDS))
+        if kind not in added:
+            near = nearest(kind, [*SCHEMES, *added])
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            step = f"Kinds are {', '.join([*SCHEMES, *added])}; packages add kinds by the entry point group "
+            yield error("E306", f"'{kind}' is not a kind of source.{hint}", planned.span, f"{step}'{_ADDED_KINDS}'.")
 
 
 def table_and_query(plan: TablePlan) -> Iterator[Problem]:

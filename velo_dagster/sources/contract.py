@@ -151,7 +151,10 @@ class Source(ABC):
         return position == goal
 
     def lost(self, position: Position) -> tuple[str, ...]:
-        """What was delivered up to `position` and could not be delivered again; empty where all of it could."""
+        """What was delivered up to `position` and is meant to stay, but would be missing after a full reload.
+
+        What the source has replaced since is not lost: a full reload delivers what is there now.
+        """
         return ()
 
     def acknowledge(self, position: Position) -> None:  # noqa: B027 - most sources have nothing to do here

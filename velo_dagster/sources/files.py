@@ -119,7 +119,7 @@ class FileSource(Source):
         except SourceError as error:
             return Probe(False, str(error), error.category)
         except OSError as error:
-            translated = messages.from_system(error, self.location)
+            translated = self._from_system(error)
             return Probe(False, str(translated), translated.category)
         size = sum(stat.size for stat in listed.values())
         return Probe(True, f"{len(listed)} files, {size} bytes", None)
@@ -148,17 +148,20 @@ class FileSource(Source):
         return found.to_json()
 
     def _list(self, since: Files, *, create: bool) -> dict[str, Stat]:
-        """The files there are now. None at all is an error, unless some were there before and their folder still is."""
+        """The files there are now. None at all is an error, unless some were there before and their folder still is.
+
+        That some were there shows in the serial number; entries of removed files are not kept.
+        """
         location = self.location
         try:
             listed = list_files(location)
         except FileNotFoundError as error:
             if self.properties["file.create.empty"]:
                 return self._create_empty(location) if create else {}
-            if since.entries and location.base.is_dir():
+            if since.serial and location.base.is_dir():
                 return {}
             raise messages.missing(location, error) from error
-        if not listed and not since.entries and not self.properties["file.create.empty"]:
+        if not listed and not since.serial and not self.properties["file.create.empty"]:
             raise messages.missing(location, f"no file below {location.base} matches")
         check_one_format(self.settings, listed)
         return listed
@@ -201,7 +204,7 @@ class FileSource(Source):
     def reached(self, position: Position, goal: Position) -> bool:
         have, want = Files.parse(position).entries, Files.parse(goal).entries
         return all(
-            _holds(have[name], entry) if name in have else not self.location.path(name).exists()
+            _holds(have[name], entry) if name in have else not (entry.read and self._exists(name))
             for name, entry in want.items()
         )
 
@@ -213,13 +216,18 @@ class FileSource(Source):
             except OSError as error:
                 raise self._from_system(error) from error
             if not same:
-                there = self.location.path(name).exists()
-                raise messages.changed(self.location, name, "changed" if there else "disappeared")
+                how = "changed" if self._exists(name) else "disappeared"
+                raise messages.changed(self.location, name, how)
 
     def lost(self, position: Position) -> tuple[str, ...]:
+        if not self.rules.keep_gone:
+            return ()
+        entries = Files.parse(position).entries
+        return tuple(name for name, entry in entries.items() if entry.read and not self._exists(name))
+
+    def _exists(self, name: str) -> bool:
         try:
-            entries = Files.parse(position).entries
-            return tuple(name for name, entry in entries.items() if entry.read and not self._has(name, entry))
+            return self.location.path(name).exists()
         except OSError as error:
             raise self._from_system(error) from error
 
@@ -280,7 +288,11 @@ class FileSource(Source):
 
     def _is_for_spark(self, name: str) -> bool:
         try:
-            with messages.named(self.location.path(name)), self._open(name) as file:
+            path = self.location.path(name)
+            # Spark's listing takes what stands before a colon for the scheme of a URI.
+            if ":" in str(path):
+                return False
+            with messages.named(path), self._open(name) as file:
                 return not has_nanoseconds(file)
         except OSError as error:
             raise self._from_system(error) from error
@@ -329,14 +341,17 @@ class FileSource(Source):
 
     def _from_system(self, error: OSError) -> SourceError:
         """What the system said, about the file that it named."""
-        name = error.filename
-        if isinstance(name, str) and name.startswith(f"{self.location.base}/"):
+        name = str(error.filename)
+        if name.startswith(f"{self.location.base}/"):
             return messages.from_system(error, self.location, name[len(str(self.location.base)) + 1 :])
         return messages.from_system(error, self.location)
 
 
 def _holds(have: Entry, want: Entry) -> bool:
     """Whether one entry has all rows of another. A file that was replaced since has what there is now instead."""
+    if have.gone:
+        # The rest of it will never come.
+        return True
     if have.started != want.started or have.stop is None:
         return not have.cut
     return want.stop is not None and have.read >= want.settled

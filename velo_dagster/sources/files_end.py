@@ -134,9 +134,9 @@ class _Advance:
 
     def _from_start(self, name: str, old: Entry | None, stat: Stat) -> Entry | None:
         """A file that is new, or another one under its old name."""
-        if self.budget == 0:
-            # The old content's rows stay until a load has room for the new ones.
-            return old
+        if self.budget == 0 and old is None:
+            return None
+        # Without room for the new rows the old ones go all the same: a position speaks of what can be read again.
         return self._extend(name, Entry(stat.size, stat.mtime_ns, 0, self.serial, "", ""), stat)
 
     def _read_on(self, name: str, old: Entry, stat: Stat) -> Entry | None:

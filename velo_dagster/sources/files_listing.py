@@ -12,7 +12,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -54,8 +54,8 @@ def locate(written: str, root: Path) -> Location:
     path = _absolute(root / shown)
     magic = _MAGIC.search(shown)
     # A file may really be called a[1].csv: what exists under the name as written is meant literally.
-    if magic is None or path.exists():
-        if shown.endswith("/") or path.is_dir():
+    if magic is None or _is(path.exists):
+        if shown.endswith("/") or _is(path.is_dir):
             return Location(shown, path, (), is_pattern=False)
         return Location(shown, path.parent, (path.name,), is_pattern=False)
     cut = shown.rfind("/", 0, magic.start()) + 1
@@ -93,6 +93,14 @@ def without_scheme(written: str) -> str:
 def _absolute(path: Path) -> Path:
     # Not resolved: a link is what the user named, and what it points to may change.
     return Path(os.path.normpath(Path.cwd() / path))
+
+
+def _is(look: Callable[[], bool]) -> bool:
+    """What the look says; no, where it is not allowed or not possible: listing the files then says why."""
+    try:
+        return look()
+    except OSError:
+        return False
 
 
 def _braces(pattern: str) -> Iterator[str]:

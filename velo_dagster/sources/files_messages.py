@@ -50,7 +50,7 @@ def missing(location: Location, original: BaseException | str) -> MissingSource:
 
 def from_system(error: OSError, location: Location, name: str | None = None) -> SourceError:
     """What the operating system said, as an error of its category."""
-    path = location.path(name) if name else location.shown
+    path = location.shown if name is None else location.path(name)
     category = category_of(error)
     if category == "missing":
         return missing(location, error)

@@ -106,8 +106,10 @@ class OpenPart:
     def _from_head(self) -> Iterator[pa.RecordBatch]:
         columns = self.reading.columns
         declared = self.reading.declared_among(name for name, _ in columns)
-        on_bad = self.reading.on_bad
-        yield from self.format.batches(self.open_, *self.range, self.names, columns, declared, on_bad)
+        # Files may spell a column's name in different cases; the schema has one of the spellings.
+        spelling = {name.lower(): name for name, _ in columns}
+        names = tuple(spelling.get(name.lower(), name) for name in self.names)
+        yield from self.format.batches(self.open_, *self.range, names, columns, declared, self.reading.on_bad)
 
     def sample(self) -> Columns:
         """A look at some of the part's records: what is in which column."""

@@ -16,6 +16,8 @@ from typing import Protocol
 from velo_dagster.errors import Span
 from velo_dagster.sources.contract import Source
 from velo_dagster.sources.errors import UnsupportedSource
+from velo_dagster.sources.veil import Noted, Veil
+from velo_dagster.sql.properties import BadProperty
 
 GROUP = "velo_dagster.sources"
 
@@ -48,6 +50,10 @@ class Planned(Protocol):
     @property
     def source_type(self) -> str | None: ...
     @property
+    def uri(self) -> str | None: ...
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+    @property
     def label(self) -> str: ...
     @property
     def span(self) -> Span: ...
@@ -78,11 +84,30 @@ def kind_of(source_type: str | None, uri: str | None) -> str | None:
 
 def open_source(planned: Planned, root: Path, declared: Mapping[str, str]) -> Source:
     """The source that a plan's input describes. Nothing outside is touched."""
-    uri, properties = planned.resolve(os.environ)
+    environ = Noted(os.environ)
+    uri, properties = planned.resolve(environ)
     factory = factory_of(kind_of(planned.source_type, uri), where=planned.span)
-    source = factory(uri, properties, root=root, declared=declared)
+    try:
+        source = factory(uri, properties, root=root, declared=declared)
+    except BadProperty as error:
+        # As the statement writes it, and not chained: the value may be a secret.
+        written = planned.properties.get(error.key, error.value)
+        raise BadProperty(error.key, written, error.form, where=error.where or planned.span) from None
     source.label = planned.label
+    source.warnings = [_as_written(warning, planned.properties, properties) for warning in source.warnings]
+    place = (planned.uri, uri) if planned.uri and uri else (planned.properties.get("path"), properties.get("path"))
+    veil = Veil(environ.used, place[0] or "", place[1] or "")
+    if veil:
+        veil.over(source)
     return source
+
+
+def _as_written(warning: str, written: Mapping[str, str], properties: Mapping[str, str]) -> str:
+    """The warning with the texts of the statement where it shows values that came from variables."""
+    for key, value in properties.items():
+        if written[key] != value:
+            warning = warning.replace(f"= '{value}'", f"= '{written[key]}'")
+    return warning
 
 
 def factory_of(kind: str | None, *, where: Span | str | None = None) -> SourceFactory:

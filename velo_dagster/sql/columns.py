@@ -1,8 +1,8 @@
-"""Which columns of its only input a SELECT takes as they are."""
+"""What the columns of a SELECT's result are called, and which of them are columns of its only input as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
@@ -26,3 +26,28 @@ def plain_columns(statement: CreateTableAs, declared: Iterable[str]) -> dict[str
             if output is not None:
                 found[output] = sanitise(value.name)
     return found
+
+
+def own_spelling(keys: Sequence[str], tree: exp.Expr | None, declared: Sequence[str]) -> tuple[str, ...]:
+    """The keys as the result's columns are spelled. What comes by `*` is not known here, and stays as written.
+
+    A declared name is the column's name, also where it renames: declared names none of which is in the select list
+    count by place.
+    """
+    names = _item_names(tree)
+    spelled = {name.casefold(): name for name in names if name}
+    own = {name.casefold(): name for name in declared}
+    if len(declared) == len(names) and not own.keys() & spelled.keys():
+        spelled = {name.casefold(): new for name, new in zip(names, declared, strict=True) if name}
+    return tuple((spelled | own).get(key.casefold(), key) for key in keys)
+
+
+def _item_names(tree: exp.Expr | None) -> list[str | None]:
+    """The names of the select list that names the result: the first one of a set operation. None: not one column."""
+    while isinstance(tree, (exp.SetOperation, exp.Subquery)):
+        tree = tree.this
+    if not isinstance(tree, exp.Select):
+        return []
+    if any(item.is_star for item in tree.expressions):
+        return [None, *(sanitise(item.output_name) for item in tree.expressions if not item.is_star)]
+    return [sanitise(item.output_name) for item in tree.expressions]

@@ -185,7 +185,8 @@ class VeloParser(ExpressionParser):
             index, start = self._index, self.offset()
             item = self._parse_expression()
             if item is None:
-                raise self.refuse("E100", "A column or expression is missing here.")
+                step = "Remove the comma, or add a column." if items else "Name the columns, or write * for all."
+                raise self.refuse("E100", "A column or expression is missing here.", step)
             item.meta["span"] = (start, self.end_offset())
             self._mark_star(item, index)
             if self._match(TokenType.PRIMARY_KEY):

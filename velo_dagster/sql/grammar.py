@@ -10,7 +10,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from velo_dagster.errors import Span
 from velo_dagster.sql import statements as st
+from velo_dagster.sql.columns import own_spelling
 from velo_dagster.sql.dialect import VeloParser
+from velo_dagster.sql.mistakes import dash_in_name, did_you_mean, left_over
 from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.relations import read_inputs
 from velo_dagster.sql.text import normalise
@@ -47,16 +49,15 @@ class Grammar:
     def finish(self) -> None:
         """Nothing may remain."""
         if self.p._curr:
-            left = self.p.raw(self.p.offset(), len(self.p.sql)).strip().split("\n")[0][:60]
-            message = f"The statement is complete before '{left}'."
-            raise self.p.refuse("E102", message, "Remove the rest, or put ; between two statements.")
+            raise left_over(self.p)
 
     def _not_a_statement(self, word: str) -> Exception:
         if word in ("SELECT", "WITH", "FROM", "VALUES", "("):
             step = "Give its result a name: CREATE TABLE name AS SELECT …"
             return self.p.refuse("E103", "A query alone creates nothing.", step)
         known = "CREATE TABLE, CREATE STREAM, INSERT INTO, UPDATE, DELETE FROM, UPSERT INTO, BEGIN, COMMIT"
-        return self.p.refuse("E103", f"'{word}' does not begin a statement.", f"Statements are {known}.")
+        steps = did_you_mean(word, ("SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "UPSERT", "BEGIN", "COMMIT"))
+        return self.p.refuse("E103", f"'{word}' does not begin a statement.", *steps, f"Statements are {known}.")
 
     # -- parts ------------------------------------------------------------------------------------------------------
 
@@ -69,6 +70,8 @@ class Grammar:
             raise self.p.refuse("E105", f"The {what} needs a name.", "Use letters, digits and _.", at=at)
         if self.p._match(TokenType.DOT):
             raise self.p.refuse("E122", f"The {what}'s name has no dots.", "Use letters, digits and _.", at=at)
+        if dashed := dash_in_name(self.p, self.p._tokens, self.p._index):
+            raise dashed
         return found.name
 
     def _string_name(self) -> exp.Expr | None:
@@ -81,7 +84,10 @@ class Grammar:
             raise self.p.refuse("E106", f"A SELECT is needed here, not {word}.", "Write … AS SELECT …")
         tree = self.p._parse_ddl_select()
         if tree is None or not isinstance(tree, (exp.Query, exp.Values)):
-            raise self.p.refuse("E106", "A SELECT is needed here.", "Write … AS SELECT …", at=start)
+            found = next((token.text for token in self.p._tokens if token.start == start), "")
+            steps = did_you_mean(found, ("SELECT", "VALUES"))
+            message = f"A SELECT is needed here, not {found}." if steps else "A SELECT is needed here."
+            raise self.p.refuse("E106", message, *steps, "Write … AS SELECT …", at=start)
         tokens = self.p._tokens[index : self.p._index]
         text = normalise(self.p.sql, tokens)
         inputs = read_inputs(tree, self.place)
@@ -116,8 +122,8 @@ class Grammar:
 
     def create(self) -> st.Statement:
         if not self.p._match(TokenType.TABLE) and not self.p._match_text_seq("STREAM"):
-            step = "Write CREATE TABLE name AS SELECT …"
-            raise self.p.refuse("E103", "CREATE makes a TABLE or a STREAM.", step)
+            steps = (*did_you_mean(self.p._curr.text, ("TABLE", "STREAM")), "Write CREATE TABLE name AS SELECT …")
+            raise self.p.refuse("E103", "CREATE makes a TABLE or a STREAM.", *steps)
         stream = self.p._prev.text.upper() == "STREAM"
         if self.p._match_text_seq("IF", "NOT", "EXISTS", advance=False):
             raise self.p.refuse(
@@ -130,21 +136,22 @@ class Grammar:
         if stream or not columns:
             raise self.p.refuse("E106", f"'{name}' needs AS SELECT …", "Write AS SELECT … after the name.")
         properties = self.closing_properties()
-        keys = tuple(c.name for c in columns if c.primary_key) or _property_keys(properties)
+        names = [c.name for c in columns]
+        keys = tuple(c.name for c in columns if c.primary_key) or own_spelling(_property_keys(properties), None, names)
         return st.CreateTable(**self.head, name=name, columns=columns, keys=keys, properties=properties)
 
     def _create_as(self, name: str, columns: tuple[st.Column, ...], stream: bool) -> st.CreateTableAs:
         query = self.query()
         into = self._sink() if self.p._match(TokenType.INTO) else None
         properties = self.closing_properties()
-        keys = self._keys(query.tree)
         declared = tuple(c.name for c in columns if c.primary_key)
+        keys = self._keys(query.tree) or declared or _property_keys(properties)
         return st.CreateTableAs(
             **self.head,
             name=name,
             columns=columns,
             query=query,
-            keys=keys or declared or _property_keys(properties),
+            keys=own_spelling(keys, query.tree, [c.name for c in columns]),
             emit=self._emit(query.tree),
             into=into,
             properties=properties,

@@ -125,12 +125,21 @@ def _why_not_expressions(query: Query, select: exp.Select) -> str | None:
         if isinstance(node, VeloPath):
             return f"the path {node.this} gives several values"
     quantified = {node.meta["quantified"].inside[0] - 1 for node in select.walk() if "quantified" in node.meta}
-    tokens = query.tokens
+    tokens, relations = query.tokens, _relation_spans(select)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if any(start <= token.start < end for start, end in relations):
+            continue
         if reason := _why_not_word(token, following, quantified):
             return reason
     bare = (star for star in select.find_all(exp.Star) if "star_end" not in (star.meta | (star.parent or star).meta))
     return "* stands inside an expression" if any(bare) else None
+
+
+def _relation_spans(select: exp.Select) -> list[tuple[int, int]]:
+    """Where words are no expressions: the input's name, URI or kafka_topic('t'), and its WITH (…)."""
+    table = select.args["from_"].this
+    hints = (hint.meta["with_span"] for hint in table.args.get("hints") or () if "with_span" in hint.meta)
+    return [table.meta["name_span"], *hints]
 
 
 def _why_not_word(token: Token, following: Token | None, quantified: set[int]) -> str | None:
@@ -188,6 +197,10 @@ def _key_expression(splice: Splice, select: exp.Select, key: str, alias: str) ->
 
 
 def _why_not_keys(statement: CreateTableAs, select: exp.Select) -> str | None:
+    if not any(item.is_star for item in select.expressions):
+        for key in statement.keys:
+            if find_item(select, key) is None:
+                return f"the key {key} is not in the select list"
     computed = any(_names_an_alias(select, key) for key in statement.keys)
     return "the key is computed from another item of the select list" if computed else None
 
