@@ -217,7 +217,7 @@ def test_load_with_a_blocked_table_loads_the_others(play: Play):
     done = play.command("load", ".", "--warehouse", "warehouse")
     assert done.returncode == 1, done.stderr
     orders, waits = done.stdout.splitlines()
-    assert orders.startswith("orders: bulk, 2 rows read, 2 rows changed, version 0, ")
+    assert orders.startswith("orders: bulk by append, 2 rows read, 2 rows changed, version 0, ")
     assert waits.startswith("waits: blocked, ")
     assert "missing.csv' does not exist" in done.stderr
     assert done.stderr.splitlines()[-1] == "1 of 2 tables not loaded: waits (blocked)"
