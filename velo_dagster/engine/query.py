@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.errors import StatementFailed
-from velo_dagster.engine.failures import summary
+from velo_dagster.engine.failures import explained, run_sql
 from velo_dagster.engine.session import Engine
-from velo_dagster.errors import Span, Terminal, VeloError
+from velo_dagster.errors import Terminal, VeloError
 from velo_dagster.sql.names import quote
 from velo_dagster.sql.parse import parse_select
 from velo_dagster.sql.spark import spark_select
-from velo_dagster.sql.statements import InputRef
+from velo_dagster.sql.statements import InputRef, Query
 from velo_dagster.store.reader import ATTEMPT, OpenTable, open_named
 from velo_dagster.store.table import Warehouse
 
@@ -41,7 +40,7 @@ class SparkQuery:
 
     text: str
     views: Mapping[str, OpenTable]
-    span: Span
+    query: Query
 
     def run(self, engine: Engine) -> pa.Table:
         """The result."""
@@ -51,9 +50,9 @@ class SparkQuery:
             for view, table in self.views.items():
                 _create_view(spark, view, table)
             try:
-                return spark.sql(self.text).toArrow()
+                return run_sql(spark, self.text, self.query).toArrow()
             except PySparkException as error:
-                raise StatementFailed(f"The query failed. {summary(error)}", where=self.span) from error
+                raise explained(error, self.query, self.query.span, lead="The query failed. ") from error
 
 
 def understand(sql: str, warehouse: Warehouse) -> SparkQuery:
@@ -66,7 +65,7 @@ def understand(sql: str, warehouse: Warehouse) -> SparkQuery:
     views = {name: f"query_{number}" for number, name in enumerate(tables)}
     columns = {name: [column.name for column in table.columns] for name, table in tables.items()}
     text = spark_select(query, views, columns=columns)
-    return SparkQuery(text, {view: tables[name] for name, view in views.items()}, query.span)
+    return SparkQuery(text, {view: tables[name] for name, view in views.items()}, query)
 
 
 def _create_view(spark: SparkSession, view: str, table: OpenTable) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import check_unique, orderable, output
+from velo_dagster.engine.failures import run_sql
 from velo_dagster.engine.inputs import visible
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.plan.project import PlannedInput
@@ -34,7 +35,7 @@ def selected(work: Work) -> DataFrame:
         frames[one.name].createOrReplaceTempView(views[one.name])
     columns = {name: frame.columns for name, frame in frames.items()}
     times = {one.name: one.properties["event.time.field"] for one in work.plan.inputs if _has_time(one)}
-    result = spark.sql(spark_select(query, views, (), columns=columns, event_times=times))
+    result = run_sql(spark, spark_select(query, views, (), columns=columns, event_times=times), query)
     if not has_ties(query):
         return result
     positions = [number for number, field in enumerate(result.schema, 1) if orderable(field.dataType)]

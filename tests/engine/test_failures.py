@@ -1,0 +1,140 @@
+"""What Spark refuses is told in our words, at the user's own file, line and column: a stack mends no statement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.harness import Play
+from velo_dagster.engine.failures import explained, where_in
+from velo_dagster.errors import Span, VeloError
+from velo_dagster.sql.parse import parse_select
+
+ORDERS = "id,amount,name\n1,2.50,ann\n2,3.50,bob\n"
+
+
+def failure(play: Play, sql: str) -> tuple[str, str, VeloError]:
+    """Place and code of what a load of one statement says, and the error."""
+    play.write("orders.csv", ORDERS)
+    path = play.write("a.sql", sql)
+    (report,) = play.load().values()
+    error = report.error
+    assert isinstance(error, VeloError)
+    text = error.render()
+    place = text.partition(": error ")[0].removeprefix(f"{path}:")
+    assert "== SQL" not in text and "Project [" not in text and "_velo_" not in text and "JVM" not in text
+    return place, text.partition(": error ")[2][:4], error
+
+
+@pytest.mark.parametrize(
+    ("sql", "place", "code", "said"),
+    [
+        ("CREATE TABLE t AS\nSELECT id,\n  amont FROM file://orders.csv;", "3:3", "E114", "Did you mean amount?"),
+        ("CREATE TABLE t AS SELECT id\nFROM file://orders.csv AS o WHERE o.nmae = 'x';", "2:37", "E114", "mean name?"),
+        ("CREATE TABLE t AS\nSELECT z.id FROM file://orders.csv o;", "2:10", "E114", "'z.id'"),
+        ("CREATE TABLE t AS SELECT id AS i\nFROM file://orders.csv GROUP BY 1, idd;", "2:36", "E114", "mean id?"),
+        ("CREATE TABLE t AS\nSELECT id, uper(name) AS u FROM file://orders.csv;", "2:12", "E131", "mean upper or"),
+        ("CREATE TABLE t AS\nSELECT id, amount + array(1) AS u FROM file://orders.csv;", "2:12", "L405", "MISMATCH"),
+        ("CREATE TABLE t AS\nSELECT id, amount / (id - id) AS u FROM file://orders.csv;", "2:12", "L405", "DIVIDE"),
+        ("CREATE TABLE t AS\nSELECT id, CAST(name AS INT) AS u FROM file://orders.csv;", "2:12", "L405", "CAST_INV"),
+        (
+            "CREATE TABLE t AS SELECT id FROM file://orders.csv\nUNION ALL SELECT q FROM (SELECT name FROM "
+            "file://orders.csv);",
+            "2:18",
+            "E114",
+            "'q'",
+        ),
+        (
+            "CREATE TABLE t AS\nSELECT id FROM file://orders.csv\nUNION ALL SELECT id FROM (\n"
+            "SELECT amount AS i FROM file://orders.csv);",
+            "3:18",
+            "E114",
+            "Did you mean i?",
+        ),
+    ],
+)
+def test_the_place_is_the_users_own(play: Play, sql: str, place: str, code: str, said: str):
+    found_place, found_code, error = failure(play, sql)
+    assert (found_place, found_code) == (place, code), error.render()
+    assert said in error.render()
+
+
+def test_a_query_by_spark_says_where(play: Play):
+    play.write("orders.csv", ORDERS)
+    play.write("a.sql", "CREATE TABLE orders AS SELECT * FROM file://orders.csv;")
+    play.loaded()
+    done = play.command("query", "SELECT id,\n  hex(amont) AS h FROM orders", "--warehouse", "warehouse")
+    assert done.returncode == 1
+    assert "query:2:7: error E114 There is no column 'amont'." in done.stderr
+    assert "Did you mean amount?" in done.stderr
+
+
+class Context:
+    def __init__(self, text: str, fragment: str) -> None:
+        self.text, self.piece = text, fragment
+
+    def contextType(self) -> Any:
+        from pyspark.errors.exceptions.base import QueryContextType
+
+        return QueryContextType.SQL
+
+    def startIndex(self) -> int:
+        return self.text.rindex(self.piece)
+
+    def fragment(self) -> str:
+        return self.piece
+
+
+def spark_error(text: str, fragment: str, condition: str = "X", **parameters: str) -> Exception:
+    from pyspark.errors import PySparkException
+
+    class Refused(PySparkException):
+        def getCondition(self) -> str:
+            return condition
+
+        def getMessageParameters(self) -> dict[str, str]:
+            return parameters
+
+        def getQueryContext(self) -> list[Any]:
+            return [Context(text, fragment)]
+
+    return Refused("[X] It broke. SQLSTATE: 42\n== SQL (line 1) ==\nSELECT")
+
+
+@pytest.mark.parametrize(
+    ("sql", "spark", "fragment", "expected"),
+    [
+        # The fragment's last occurrence in Spark's text is the one that failed.
+        ("SELECT a FROM t", "SELECT a FROM v AS t", "a", "1:8"),
+        ("SELECT `Order ID` + 1 AS x FROM t", "SELECT `Order_ID` + 1 AS x FROM v AS t", "`Order_ID` + 1", "1:8"),
+        ("SELECT a FROM t\nUNION SELECT a FROM u", "SELECT a FROM v AS t\nUNION SELECT a FROM w AS u", "a", "2:14"),
+        ("SELECT  A +  1 AS x, a FROM t", "SELECT  A +  1 AS x, a FROM v AS t", "A +  1", "1:9"),
+        # Rewritten by us: there is no such text, so the statement's own place must do.
+        ("SELECT a FROM t", "SELECT listagg(a) FROM v", "listagg(a)", None),
+        # Two scopes, and no telling which of them failed.
+        ("SELECT a FROM t UNION SELECT a FROM u", "SELECT a, a FROM t UNION SELECT a", "a", None),
+    ],
+)
+def test_spark_places_are_found_in_the_users_text(sql: str, spark: str, fragment: str, expected: str | None):
+    query = parse_select(sql, "a.sql")
+    found = where_in(query, spark_error(spark, fragment), spark)
+    assert (str(found) if found else None) == (f"a.sql:{expected}" if expected else None)
+
+
+def test_hidden_columns_are_never_proposed():
+    query = parse_select("SELECT velo FROM t", "a.sql")
+    text = "SELECT velo FROM v"
+    error = spark_error(
+        text,
+        "velo",
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+        objectName="`velo`",
+        proposal="`_velo_id`, `vel`, `t`.`other`",
+    )
+    made = explained(error, query, Span("a.sql", 1, 1), text=text)
+    assert made.render().splitlines() == [
+        "a.sql:1:8: error E114 There is no column 'velo'.",
+        "  1. Did you mean vel?",
+        "  2. There are vel, other.",
+    ]
