@@ -90,12 +90,80 @@ def test_plan_says_method_and_reason_in_dependency_order(capsys: pytest.CaptureF
     assert all(", because " in line for line in lines)
 
 
-def test_nothing_is_loaded_from_a_project_with_errors(capsys: pytest.CaptureFixture[str]):
-    """Half a project loaded is a graph nobody wrote."""
-    assert run("load", write_project(a=GOOD, b=BROKEN)) == 1
+def test_plan_of_a_project_with_errors_shows_them_only(capsys: pytest.CaptureFixture[str]):
+    assert run("plan", write_project(a=GOOD, b=BROKEN)) == 1
     out, err = capsys.readouterr()
     assert out == "" and "project/b.sql:1:24: error" in err
-    assert not Path(".velo").exists()
+
+
+def test_status_shows_what_it_can_although_a_statement_is_wrong(capsys: pytest.CaptureFixture[str]):
+    """Whoever looks why a table is stale must not be sent away because of another one."""
+    path = write_project(
+        a=GOOD, b=BROKEN, c="CREATE TABLE c AS SELECT n FROM orders;\n", d="CREATE TABLE d AS SELECT n FROM c;\n"
+    )
+    assert run("status", path, "--json") == 1
+    out, err = capsys.readouterr()
+    found = {line["table"]: line["health"] for line in map(json.loads, out.splitlines())}
+    assert set(found) == {"orders", "c", "d"}
+    assert found["c"].startswith("blocked: its statement has an error: E114 at project/c.sql:1:26")
+    assert found["d"].startswith("blocked: it reads table 'c', which is blocked")
+    assert "blocked" not in found["orders"]
+    assert "project/b.sql:1:24: error E106" in err and "project/c.sql:1:26: error E114" in err
+    assert run("status", path, "--select", "orders") == 0
+    assert "These errors are in statements that were not selected:" in capsys.readouterr().err
+    assert run("status", path, "--select", "broken") == 1
+
+
+def test_a_table_that_reads_a_broken_statement_is_not_blamed(capsys: pytest.CaptureFixture[str]):
+    """One error, not two: the table is there, only its statement can't be read."""
+    path = write_project(b=BROKEN, c="CREATE STREAM c AS SELECT id FROM broken;\n")
+    assert run("validate", path) == 1
+    out, _ = capsys.readouterr()
+    assert [line.partition(": ")[0] for line in out.splitlines() if " error " in line] == ["project/b.sql:1:24"]
+
+
+def test_a_data_file_is_not_a_project(capsys: pytest.CaptureFixture[str]):
+    Path("my orders.csv").write_text("id\n1\n")
+    assert run("load", "my orders.csv") == 1
+    err = capsys.readouterr().err
+    assert "error E142 'my orders.csv' is not a .sql file." in err
+    assert "CREATE TABLE my_orders AS SELECT * FROM 'file://my orders.csv';" in err
+
+
+@pytest.mark.parametrize("given", [["--select", "orders,totals"], ["--select", "orders,", "totals"]])
+def test_a_selection_may_be_a_list(given: list[str], capsys: pytest.CaptureFixture[str]):
+    path = write_project(
+        a=GOOD, b="CREATE TABLE totals AS SELECT COUNT(*) AS n FROM orders;\n", c=GOOD.replace("orders AS", "x AS")
+    )
+    assert run("status", path, *given) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line[0] != " "]
+    assert [line.partition(":")[0] for line in lines] == ["orders", "totals"]
+
+
+def test_help_says_whole_sentences(capsys: pytest.CaptureFixture[str]):
+    assert run("--help") == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
+def test_the_warehouse_lies_in_the_project_wherever_the_command_is_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """A second warehouse made by accident would load everything again, and answer queries from stale tables."""
+    path = write_project(a=GOOD)
+    write_table("orders", pa.table({"id": [1]}), warehouse="project/.velo/warehouse")
+    Path("elsewhere").mkdir()
+    for folder, given, shown in (
+        (".", path, "project/.velo/warehouse"),
+        ("project", ".", ".velo/warehouse"),
+        ("elsewhere", "../project", "../project/.velo/warehouse"),
+        ("project", "a.sql", ".velo/warehouse"),
+    ):
+        with monkeypatch.context() as inside:
+            inside.chdir(folder)
+            assert run("status", given, "--json") == 0
+        out, err = capsys.readouterr()
+        assert err.splitlines()[0] == f"warehouse: {shown}"
+        assert json.loads(out)["state"] == "broken", "the table there is not ours, but it was found"
 
 
 def test_unknown_selection_names_the_nearest(capsys: pytest.CaptureFixture[str]):
@@ -208,6 +276,26 @@ def test_unexpected_error_says_how_to_see_more(capsys: pytest.CaptureFixture[str
     assert "Traceback" not in err
     assert run("--debug", "validate", ".") == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_load_goes_on_past_a_wrong_statement(play: Play):
+    """One typing error must not keep the rest of a project stale, and must not pass unnoticed."""
+    play.write("orders.csv", "id,amount\n1,12.50\n")
+    play.write("a.sql", GOOD + "CREATE TABLE totals AS SELECT SUM(amont) AS s FROM orders GROUP BY id;\n")
+    play.write("b.sql", "CREATE TABLE later AS SELECT s FROM totals;\n" + BROKEN)
+    done = play.command("load", ".")
+    assert done.returncode == 1, done.stderr
+    orders, *others = done.stdout.splitlines()
+    assert orders.startswith("orders: bulk by append, 1 row read, 1 row changed, version 0, ")
+    assert sorted(line.split(",")[0] for line in others) == ["later: blocked", "totals: blocked"]
+    assert "a.sql:2:35: error E114 There is no column 'amont'." in done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        "3 of 4 tables not loaded: totals (blocked), later (blocked), broken (blocked)"
+    )
+    chosen = play.command("load", ".", "--select", "orders")
+    assert (chosen.returncode, chosen.stdout.split(",")[0]) == (0, "orders: unchanged"), chosen.stderr
+    assert "These errors are in statements that were not selected:" in chosen.stderr
+    assert play.command("load", ".", "--select", "later").returncode == 1
 
 
 def test_load_with_a_blocked_table_loads_the_others(play: Play):

@@ -99,8 +99,8 @@ def test_java_that_is_too_old_is_passed_over(tmp_path: Path):
     [
         ({"PATH": ""}, "found none"),
         ({"PATH": "{old}/bin"}, "found Java 11 in {old}"),
-        ({"JAVA_HOME": "{old}"}, "found Java 11 in {old}"),
-        ({"JAVA_HOME": "{nowhere}"}, "found no Java in {nowhere}"),
+        ({"JAVA_HOME": "{old}"}, "found Java 11 in {old}. JAVA_HOME names that folder, so no other was looked at."),
+        ({"JAVA_HOME": "{nowhere}"}, "found no Java in {nowhere}. JAVA_HOME names that folder"),
     ],
 )
 def test_missing_java_says_what_was_found_and_what_to_do(environment: dict[str, str], said: str, tmp_path: Path):
@@ -110,6 +110,7 @@ def test_missing_java_says_what_was_found_and_what_to_do(environment: dict[str, 
         java_home(environment, tmp_path / "jvm")
     assert said.format(**places) in caught.value.what
     assert "openjdk-17-jre-headless" in caught.value.render()
+    assert ("Unset JAVA_HOME" in caught.value.render()) == ("JAVA_HOME" in environment)
 
 
 def test_named_folder_of_jars_must_be_whole(tmp_path: Path):

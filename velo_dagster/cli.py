@@ -1,21 +1,35 @@
 """The command line. Results go to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 a statement, data or a check failed, 2 wrong usage. Everything heavy is imported by the command
-that needs it: `--help`, `validate` and `plan` need neither a JVM nor Arrow.
+Exit codes: 0 done, 1 a statement, data or a check failed, 2 wrong usage, 130 and 143 interrupted. Everything heavy is
+imported by the command that needs it: `--help`, `validate` and `plan` need neither a JVM nor Arrow.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from velo_dagster.cli_output import FORMATS, progress, say, show, to_json, write_result
+from velo_dagster.cli_output import (
+    FORMATS,
+    count,
+    load_line,
+    progress,
+    say,
+    say_problems,
+    show,
+    status_json,
+    status_lines,
+    write_result,
+)
 from velo_dagster.errors import VeloError
 
 if TYPE_CHECKING:
@@ -23,7 +37,7 @@ if TYPE_CHECKING:
 
     from velo_dagster.engine.report import LoadReport
     from velo_dagster.engine.session import EmbeddedEngine
-    from velo_dagster.engine.status import InputStatus, TableStatus
+    from velo_dagster.engine.source_load import LoadOptions
     from velo_dagster.plan.project import Project, TablePlan
     from velo_dagster.store.table import Warehouse
 
@@ -34,14 +48,50 @@ warehouse_option = click.option(
     metavar="DIR",
     envvar="VELO_WAREHOUSE",
     help="Where tables live. Default: VELO_WAREHOUSE, else what velo.yaml says (relative to it), else "
-    f"{DEFAULT_WAREHOUSE} in the current folder.",
+    f"{DEFAULT_WAREHOUSE} in the project's folder.",
 )
-select_option = click.option("--select", metavar="NAME...", multiple=True, help="Only these tables.")
+select_option = click.option("--select", metavar="NAME...", multiple=True, help="Only these tables: a b, or a,b.")
 path_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
 names_argument = click.argument("names", nargs=-1, metavar="")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: the same as Ctrl-C, sent by another program."""
+
+
+class Commands(click.Group):
+    """Commands that end as a shell expects when they are interrupted."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _sigterm_interrupts():
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as stop:
+                say("Interrupted.")
+                ctx.exit(_exit_code(stop))
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit_code(stop: KeyboardInterrupt) -> int:
+    return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="velo-dagster", prog_name="velo-dagster")
 @click.option("--debug", is_flag=True, envvar="VELO_DEBUG", help="Show the traceback of an error. Also VELO_DEBUG=1.")
 @click.pass_context
@@ -50,7 +100,7 @@ def cli(context: click.Context, debug: bool) -> None:
     context.obj = debug
 
 
-@cli.command()
+@cli.command(short_help="Parse and check every statement; no data is touched.")
 @path_argument
 def validate(path: Path) -> None:
     """Parse and check every statement; no data is touched."""
@@ -61,11 +111,11 @@ def validate(path: Path) -> None:
         show(problem.render())
     warnings = len(project.problems) - len(project.errors)
     statements = len(project.tables) + len(project.others)
-    say(f"{_count(statements, 'statement')}: {_count(len(project.errors), 'error')}, {_count(warnings, 'warning')}")
+    say(f"{count(statements, 'statement')}: {count(len(project.errors), 'error')}, {count(warnings, 'warning')}")
     sys.exit(1 if project.errors else 0)
 
 
-@cli.command()
+@cli.command(short_help="Show what each table reads, and how it is kept up to date.")
 @path_argument
 def plan(path: Path) -> None:
     """Show the graph: per table what it reads, the refresh method, and why it is this one."""
@@ -77,7 +127,7 @@ def plan(path: Path) -> None:
             show(f"  reads  {one.kind} {one.label}")
 
 
-@cli.command()
+@cli.command(short_help="Bring tables up to date, in dependency order.")
 @path_argument
 @names_argument
 @select_option
@@ -93,39 +143,70 @@ def load(
     accept_loss: bool,
 ) -> None:
     """Bring tables up to date, in dependency order: bulk when there is none yet, else one increment."""
-    from velo_dagster.engine.load import Loader
     from velo_dagster.engine.source_load import LoadOptions
 
     if accept_loss and not full_refresh:
         raise click.UsageError("--accept-loss only means something together with --full-refresh.")
-    project = _sound_project(path)
-    tables = _selected(project, select, names)
-    engine = _engine(project)
+    project, chosen = _read_project(path, select, names)
+    tables = project.tables if chosen is None else project.select(chosen)
+    unreadable = _unreadable(project, chosen)
     place = _warehouse(warehouse, project)
-    place.make()
+    if any(table.name not in project.blocked for table in tables):
+        place.make()
     options = LoadOptions(full_refresh=full_refresh, accept_loss=accept_loss)
+    reports = _load_tables(project, tables, place, options)
+    unsupported = [] if select else _say_unsupported(project)
+    bad = [f"{report.table} ({report.outcome})" for report in reports if not report.well]
+    bad += [f"{name} (blocked)" for name in unreadable]
+    if bad:
+        say(f"{len(bad)} of {count(len(reports) + len(unreadable), 'table')} not loaded: {', '.join(bad)}")
+    if _debug() and (errors := [report.error for report in reports if report.error is not None]):
+        say("".join("".join(traceback.format_exception(error)) for error in errors))
+    sys.exit(1 if bad or unsupported or (project.errors and chosen is None) else 0)
+
+
+def _load_tables(
+    project: Project, tables: Sequence[TablePlan], place: Warehouse, options: LoadOptions
+) -> list[LoadReport]:
+    """Load them, showing how each ended. An interrupt ends Spark, and says how things stand."""
+    from velo_dagster.engine.load import Loader
+
+    engine = _engine(project)
+    ended: list[LoadReport] = []
     try:
         with progress([table.name for table in tables]) as (tell, next_one):
 
             def done(report: LoadReport) -> None:
-                show(_load_line(report))
+                ended.append(report)
+                show(load_line(report))
                 if isinstance(report.error, VeloError):
                     tell(report.error.render())
                 next_one()
 
-            reports = Loader(project, place, engine, tell).load_all(tables, options, done)
+            return Loader(project, place, engine, tell).load_all(tables, options, done)
+    except KeyboardInterrupt as stop:
+        # A second Ctrl-C must not leave Spark behind: the kill takes no time.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        engine.kill()
+        say(_interrupted(place, tables[len(ended)].name if len(ended) < len(tables) else None))
+        sys.exit(_exit_code(stop))
     finally:
         engine.stop()
-    unsupported = [] if select else _say_unsupported(project)
-    bad = [f"{report.table} ({report.outcome})" for report in reports if not report.well]
-    if bad:
-        say(f"{len(bad)} of {_count(len(reports), 'table')} not loaded: {', '.join(bad)}")
-    if _debug() and (errors := [report.error for report in reports if report.error is not None]):
-        say("".join("".join(traceback.format_exception(error)) for error in errors))
-    sys.exit(1 if bad or unsupported else 0)
 
 
-@cli.command()
+def _interrupted(place: Warehouse, table: str | None) -> str:
+    """How things stand: what is committed is whole, and what is not leaves no trace."""
+    if table is None:
+        return "Interrupted; all tables were done."
+    try:
+        record = place.table(table).record()
+    except VeloError as error:
+        return f"Interrupted while '{table}' was loaded.\n{error.render()}"
+    stands = "it has no load yet" if record is None else f"it is as load {record.load} left it"
+    return f"Interrupted while '{table}' was loaded: {stands}, whole. Run the same command to go on."
+
+
+@cli.command(short_help="Run a SELECT over the tables.")
 @click.argument("sql")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @warehouse_option
@@ -141,10 +222,10 @@ def query(sql: str, form: str, warehouse: str | None) -> None:
         result = _query_by_spark(sql, place, str(reason))
     write_result(result, form, sys.stdout)
     if form == "table":
-        say(_count(result.num_rows, "row"))
+        say(count(result.num_rows, "row"))
 
 
-@cli.command()
+@cli.command(short_help="Show how tables stand, without Java.")
 @path_argument
 @names_argument
 @select_option
@@ -154,12 +235,15 @@ def status(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehous
     """Show per table: state, rows, last load, position, lag, health."""
     from velo_dagster.engine.status import table_status
 
-    project = _sound_project(path)
+    project, chosen = _read_project(path, select, names)
     place = _warehouse(warehouse, project)
-    for table in _selected(project, select, names):
+    tables = project.tables if chosen is None else project.select(chosen)
+    for table in tables:
         found = table_status(project, place, table)
-        for line in [_status_json(found)] if as_json else _status_lines(found):
+        for line in [status_json(found)] if as_json else status_lines(found):
             show(line)
+    concerned = any(table.name in project.blocked for table in tables) or bool(_unreadable(project, chosen))
+    sys.exit(1 if concerned or (project.errors and chosen is None) else 0)
 
 
 def _sound_project(path: Path) -> Project:
@@ -167,29 +251,47 @@ def _sound_project(path: Path) -> Project:
     from velo_dagster.plan.project import load_project
 
     project = load_project(path)
-    for problem in project.problems:
-        say(problem.render())
+    say_problems(project)
     if project.errors:
         sys.exit(1)
     return project
 
 
-def _selected(project: Project, select: Sequence[str], names: Sequence[str]) -> tuple[TablePlan, ...]:
-    """All tables, or those named: `--select a b` gives the first to the option, the others as arguments after PATH."""
+def _read_project(path: Path, select: Sequence[str], names: Sequence[str]) -> tuple[Project, list[str] | None]:
+    """The project with what can be read of it, and the names of the tables asked for, None being all.
+
+    `--select a b` gives the first to the option, the others as arguments after PATH; `--select a,b` is the same.
+    """
+    from velo_dagster.plan.project import load_project
+
     if names and not select:
         raise click.UsageError(f"Got unexpected extra arguments: {' '.join(names)} (use --select to name tables).")
-    return project.select([*select, *names]) if select else project.tables
+    project = load_project(path)
+    chosen = [name.strip() for given in (*select, *names) for name in given.split(",") if name.strip()]
+    if select and not chosen:
+        raise click.UsageError("--select names no table.")
+    concerned = [name for name in chosen if name in project.blocked] or _unreadable(project, chosen)
+    say_problems(project, elsewhere=bool(chosen) and not concerned)
+    return project, chosen if select else None
+
+
+def _unreadable(project: Project, chosen: Sequence[str] | None) -> list[str]:
+    """Those of the chosen tables whose statements can't be read."""
+    asked = None if chosen is None else {name.casefold() for name in chosen}
+    return [name for name in project.unreadable if asked is None or name.casefold() in asked]
 
 
 def _warehouse(named: str | None, project: Project | None) -> Warehouse:
+    """Where tables live; a project's own place counts from the project, so that it is the same from every folder."""
     from velo_dagster.store.table import Warehouse
 
-    if named:
-        return Warehouse(named)
-    root, configured = (project.root, project.settings.warehouse) if project else _settings_here()
-    if not configured:
-        return Warehouse(DEFAULT_WAREHOUSE)
-    return Warehouse(configured if "://" in configured else str(root / configured))
+    if named is None:
+        root, configured = (project.root, project.settings.warehouse) if project else _settings_here()
+        configured = configured or DEFAULT_WAREHOUSE
+        named = configured if "://" in configured else str(root / configured)
+    if project is not None:
+        say(f"warehouse: {named}")
+    return Warehouse(named)
 
 
 def _settings_here() -> tuple[Path, str | None]:
@@ -206,17 +308,20 @@ def _settings_here() -> tuple[Path, str | None]:
 def _engine(project: Project | None) -> EmbeddedEngine:
     from velo_dagster.engine.session import EmbeddedEngine
 
-    return EmbeddedEngine(project.settings.engine if project else None)
+    return EmbeddedEngine(project.settings.engine if project else None, lambda: say("Starting Spark ..."))
 
 
 def _query_by_spark(sql: str, warehouse: Warehouse, reason: str) -> pa.Table:
     from velo_dagster.engine.query import understand
 
     understood = understand(sql, warehouse)
-    say(f"Starting Spark for this query ({reason}).")
+    say(f"This query needs Spark ({reason}).")
     engine = _engine(None)
     try:
         return understood.run(engine)
+    except KeyboardInterrupt:
+        engine.kill()
+        raise
     finally:
         engine.stop()
 
@@ -234,53 +339,6 @@ def _say_unsupported(project: Project) -> list[str]:
     for line in lines:
         say(line)
     return lines
-
-
-def _load_line(report: LoadReport) -> str:
-    """One table's load: mode, method, rows read, rows changed, version, seconds."""
-    parts = [str(report.outcome)]
-    if report.version is not None:
-        parts = [f"{report.outcome} by {report.method}"]
-        parts[0] += f" ({report.reason})" if report.method == "full" else ""
-        parts += [f"{_count(report.rows_read, 'row')} read"] if report.rows_read else []
-        parts += [f"{_count(report.rows_changed, 'row')} changed"]
-        parts += [f"{_count(report.rejected, 'row')} rejected"] if report.rejected else []
-        parts += [f"version {report.version}"]
-        parts += [] if report.ready else ["not ready yet: its first load goes on"]
-    return f"{report.table}: {', '.join(parts)}, {report.seconds:.1f} s"
-
-
-def _status_lines(found: TableStatus) -> list[str]:
-    parts = [found.state]
-    if found.rows is not None:
-        parts.append(_count(found.rows, "row"))
-    if found.at is not None:
-        parts.append(f"load {found.load} ({found.mode}) at {found.at:%Y-%m-%d %H:%M:%S} UTC, version {found.version}")
-    if found.rejected:
-        parts.append(f"{_count(found.rejected, 'row')} rejected")
-    lines = [f"{found.table}: {', '.join(parts)}; health: {found.health}"]
-    return lines + [f"  reads  {one.kind} {one.name}: {_input_text(one)}" for one in found.inputs]
-
-
-def _input_text(one: InputStatus) -> str:
-    read = "nothing read" if one.position is None else f"{one.summary} read"
-    if one.lag is None:
-        return f"{read}, lag unknown"
-    return f"{read}, {_count(one.lag, one.unit.removesuffix('s'))} waiting" if one.lag else f"{read}, nothing waits"
-
-
-def _status_json(found: TableStatus) -> str:
-    from dataclasses import asdict
-
-    return to_json(asdict(found))
-
-
-def _count(number: int, noun: str) -> str:
-    """
-    >>> _count(1, "row"), _count(20000, "row")
-    ('1 row', '20,000 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _debug() -> bool:

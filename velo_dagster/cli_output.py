@@ -17,6 +17,10 @@ from velo_dagster.errors import Terminal, VeloError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from velo_dagster.engine.report import LoadReport
+    from velo_dagster.engine.status import InputStatus, TableStatus
+    from velo_dagster.plan.project import Project
+
 FORMATS = ("table", "json", "jsonl", "csv")
 
 
@@ -42,6 +46,18 @@ def show(line: str) -> None:
     """A line of the result."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def say_problems(project: Project, *, elsewhere: bool = False) -> None:
+    """What is wrong or doubtful about statements; `elsewhere`: none of the errors concerns what was asked for."""
+    errors = project.errors
+    for problem in project.problems:
+        if not elsewhere or problem not in errors:
+            say(problem.render())
+    if elsewhere and errors:
+        say("These errors are in statements that were not selected:")
+        for problem in errors:
+            say(problem.render())
 
 
 @contextmanager
@@ -197,3 +213,56 @@ def to_json(value: Any) -> str:
         )
     # Arrow gives a map as a list of pairs.
     return "[" + ", ".join(to_json(one) for one in value) + "]"
+
+
+def load_line(report: LoadReport) -> str:
+    """One table's load: mode, method, rows read, rows changed, version, seconds."""
+    parts = [str(report.outcome)]
+    if report.version is not None:
+        parts = [f"{report.outcome} by {report.method}"]
+        parts[0] += f" ({report.reason})" if report.method == "full" else ""
+        parts += [f"{count(report.rows_read, 'row')} read"] if report.rows_read else []
+        parts += [f"{count(report.rows_changed, 'row')} changed"]
+        parts += [f"{count(report.rejected, 'row')} rejected"] if report.rejected else []
+        parts += [f"{count(report.skipped, 'bad row')} skipped"] if report.skipped else []
+        parts += [f"version {report.version}"]
+        parts += [] if report.ready else ["not ready yet: its first load goes on"]
+    if report.retried:
+        waited = sum(counted["waited_seconds"] for counted in report.retries.values())
+        parts.append(f"{report.retried} {'retry' if report.retried == 1 else 'retries'} in {waited:.1f} s")
+    return f"{report.table}: {', '.join(parts)}, {report.seconds:.1f} s"
+
+
+def status_lines(found: TableStatus) -> list[str]:
+    parts = [found.state]
+    if found.rows is not None:
+        parts.append(count(found.rows, "row"))
+    if found.at is not None:
+        parts.append(f"load {found.load} ({found.mode}) at {found.at:%Y-%m-%d %H:%M:%S} UTC, version {found.version}")
+    if found.rejected:
+        parts.append(f"{count(found.rejected, 'row')} rejected")
+    lines = [f"{found.table}: {', '.join(parts)}; health: {found.health}"]
+    return lines + [f"  reads  {one.kind} {one.name}: {_input_text(one)}" for one in found.inputs]
+
+
+def _input_text(one: InputStatus) -> str:
+    read = "nothing read" if one.position is None else f"{one.summary} read"
+    if one.lag is None:
+        waits = "lag unknown"
+    else:
+        waits = f"{count(one.lag, one.unit.removesuffix('s'))} waiting" if one.lag else "nothing waits"
+    return "; ".join([f"{read}, {waits}", *one.notes])
+
+
+def status_json(found: TableStatus) -> str:
+    from dataclasses import asdict
+
+    return to_json(asdict(found))
+
+
+def count(number: int, noun: str) -> str:
+    """
+    >>> count(1, "row"), count(20000, "row")
+    ('1 row', '20,000 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

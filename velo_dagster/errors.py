@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True, order=True)
@@ -41,6 +41,13 @@ class VeloError(Exception):
         self.where = where
         self.steps = tuple(steps)
         super().__init__(self.render())
+
+    def at(self, where: Span) -> Self:
+        """The same error, with a place if it has none yet."""
+        if self.where is None:
+            self.where = where
+            self.args = (self.render(),)
+        return self
 
     def render(self) -> str:
         """

@@ -367,6 +367,13 @@ class TestMessages:
             assert part in text
         assert text.splitlines()[-1].startswith("Original error: [Errno 2]")
 
+    @pytest.mark.parametrize("written", ["data/ordrs.csv", "file://data/Orders.csv", "data/order-*.csv"])
+    def test_a_misspelled_file_is_told_the_nearest(self, desk: Desk, written: str) -> None:
+        desk.write("data/orders.csv", b"id\n1\n")
+        with pytest.raises(MissingSource) as caught:
+            desk.source(written).end(None)
+        assert caught.value.steps[0] == "Did you mean data/orders.csv?"
+
     @pytest.mark.parametrize(
         ("written", "timeout", "beginning"),
         [

@@ -63,7 +63,14 @@ def test_zero_timeout_is_one_try() -> None:
     with pytest.raises(MissingSource, match="gone"):
         retry.call(missing, RetryPolicy(), waiting_for="file 'p'", metrics=metrics, clock=time.clock)
     assert time.slept == []
-    assert metrics.as_dict() == {"attempts": 1, "successes": 0, "timeouts": 0, "errors": {"missing": 1}}
+    assert metrics.as_dict() == {
+        "attempts": 1,
+        "retries": 0,
+        "waited_seconds": 0.0,
+        "successes": 0,
+        "timeouts": 0,
+        "errors": {"missing": 1},
+    }
 
 
 def test_waiting_ends_at_the_deadline_with_a_last_try() -> None:
@@ -74,7 +81,14 @@ def test_waiting_ends_at_the_deadline_with_a_last_try() -> None:
     assert time.slept == [2, 2, 1]
     assert caught.value.what.startswith("Timeout waiting for file 'p' after 5s. ")
     assert caught.value.steps == ("look",)
-    assert metrics.as_dict() == {"attempts": 4, "successes": 0, "timeouts": 1, "errors": {"missing": 4}}
+    assert metrics.as_dict() == {
+        "attempts": 4,
+        "retries": 3,
+        "waited_seconds": 5.0,
+        "successes": 0,
+        "timeouts": 1,
+        "errors": {"missing": 4},
+    }
 
 
 def test_what_turns_up_is_taken() -> None:
@@ -82,7 +96,14 @@ def test_what_turns_up_is_taken() -> None:
     policy = RetryPolicy(timeout=Decimal(60), interval=Decimal(1), multiplier=Decimal(2))
     found = retry.call(lambda: next(tries)(), policy, waiting_for="x", metrics=metrics, clock=time.clock)
     assert (found, time.slept) == ("here", [1, 2])
-    assert metrics.as_dict() == {"attempts": 3, "successes": 1, "timeouts": 0, "errors": {"missing": 2}}
+    assert metrics.as_dict() == {
+        "attempts": 3,
+        "retries": 2,
+        "waited_seconds": 3.0,
+        "successes": 1,
+        "timeouts": 0,
+        "errors": {"missing": 2},
+    }
 
 
 def test_no_waiting_for_what_waiting_cannot_mend() -> None:

@@ -12,14 +12,14 @@ class WouldLose(Terminal, VeloError):
 
     code = "L401"
 
-    def __init__(self, table: str, source: str, reason: str, lost: Sequence[str]) -> None:
+    def __init__(self, table: str, source: str, reason: str, lost: Sequence[str], project: str) -> None:
         shown = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
         super().__init__(
             f"Table '{table}' must be loaded anew ({reason}), but {source} no longer has all that was loaded. "
             f"These rows would go: {shown}. Nothing was changed.",
             steps=[
                 "Put the missing data back, then load again.",
-                f"Or give those rows up: velo-dagster load PATH --select {table} --full-refresh --accept-loss",
+                f"Or give those rows up: velo-dagster load {project} --select {table} --full-refresh --accept-loss",
             ],
         )
 
@@ -29,12 +29,10 @@ class NotReady(Transient, VeloError):
 
     code = "L402"
 
-    def __init__(self, table: str, needs: str, why: str, where: Span | None) -> None:
+    def __init__(self, table: str, needs: str, why: str, where: Span | None, remedy: str) -> None:
         self.table, self.needs = table, needs
         super().__init__(
-            f"Table '{table}' needs table '{needs}', which is not ready: {why}.",
-            where=where,
-            steps=[f"Load it first: velo-dagster load PATH --select {needs}"],
+            f"Table '{table}' needs table '{needs}', which is not ready: {why}.", where=where, steps=[remedy]
         )
 
 
@@ -62,3 +60,16 @@ class StatementFailed(Terminal, VeloError):
     """Spark refused or could not finish the SELECT."""
 
     code = "L405"
+
+
+class WrongStatement(Terminal, VeloError):
+    """The statement of a table, or of one that it reads, has errors: nothing is loaded by it."""
+
+    code = "L407"
+
+    def __init__(self, table: str, why: str, where: Span, project: str) -> None:
+        super().__init__(
+            f"Table '{table}' is blocked, and is as it was: {why}.",
+            where=where,
+            steps=[f"Mend the statement; velo-dagster validate {project} shows all errors."],
+        )

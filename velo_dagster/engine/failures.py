@@ -8,7 +8,8 @@ is the same in number counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,6 +19,7 @@ from sqlglot.tokenizer_core import Token
 from velo_dagster.engine.errors import StatementFailed
 from velo_dagster.errors import Span, VeloError
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.sources.errors import SourceError
 from velo_dagster.sql import functions
 from velo_dagster.sql.dialect import Velo
 from velo_dagster.sql.names import HIDDEN_PREFIX, sanitise
@@ -47,6 +49,16 @@ def run_sql(spark: SparkSession, text: str, query: Query) -> DataFrame:
         return spark.sql(text)
     except AnalysisException as refused:
         raise explained(refused, query, query.span, text=text) from refused
+
+
+@contextmanager
+def told_at(span: Span) -> Iterator[None]:
+    """What is wrong with a source is told where the statement names it, unless it has a place of its own."""
+    try:
+        yield
+    except SourceError as error:
+        error.at(span)
+        raise
 
 
 def as_velo_error(error: Exception, plan: TablePlan) -> VeloError:

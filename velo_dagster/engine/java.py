@@ -27,13 +27,16 @@ class MissingJava(Terminal, VeloError):
 
     code = "V801"
 
-    def __init__(self, found: list[str]) -> None:
+    def __init__(self, found: list[str], named: str | None) -> None:
+        """`named`: what JAVA_HOME says, because of which nothing else was looked at."""
         looked = f"found {', '.join(found)}" if found else "found none"
+        because = " JAVA_HOME names that folder, so no other was looked at." if named else ""
         super().__init__(
-            f"Spark needs Java 17 or 21; {looked}.",
+            f"Spark needs Java 17 or 21; {looked}.{because}",
             steps=(
+                *(["Unset JAVA_HOME, or set it to the folder of a Java 17 or 21."] if named else []),
                 "Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless, or openjdk-21-jre-headless).",
-                "If it is installed in a folder of its own, set JAVA_HOME to that folder.",
+                *([] if named else ["If it is installed in a folder of its own, set JAVA_HOME to that folder."]),
             ),
         )
 
@@ -46,7 +49,7 @@ def java_home(environ: Mapping[str, str] = os.environ, installed: Path = INSTALL
         if version in SUPPORTED:
             return home
         found.append(f"no Java in {home}" if version is None else f"Java {version} in {home}")
-    raise MissingJava(found)
+    raise MissingJava(found, environ.get("JAVA_HOME"))
 
 
 def _candidates(environ: Mapping[str, str], installed: Path) -> Iterator[Path]:

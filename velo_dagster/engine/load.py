@@ -13,16 +13,17 @@ way that landings are.
 from __future__ import annotations
 
 import os
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from velo_dagster.crash import crash_point
 from velo_dagster.engine.columns import output, storable
-from velo_dagster.engine.errors import NotReady
-from velo_dagster.engine.failures import as_velo_error
+from velo_dagster.engine.errors import NotReady, WrongStatement
+from velo_dagster.engine.failures import as_velo_error, told_at
 from velo_dagster.engine.inputs import TableInput
 from velo_dagster.engine.maintenance import maintain
 from velo_dagster.engine.refresh.append import append
@@ -34,9 +35,10 @@ from velo_dagster.engine.report import LoadReport, Outcome
 from velo_dagster.engine.session import Engine, Session
 from velo_dagster.engine.source_load import LoadOptions, SourceLoad, SourceOutcome
 from velo_dagster.engine.supported import check_supported
-from velo_dagster.errors import Transient, VeloError
+from velo_dagster.errors import Span, Transient, VeloError
 from velo_dagster.plan.inputs import resolved_fingerprint
 from velo_dagster.plan.project import PlannedInput, Project, TablePlan, resolved_table_fingerprint
+from velo_dagster.sources.contract import Source
 from velo_dagster.sources.registry import open_source
 from velo_dagster.sql.columns import plain_columns
 from velo_dagster.sql.properties import resolve
@@ -57,6 +59,13 @@ class Loader:
     warehouse: Warehouse
     engine: Engine
     say: Callable[[str], None] = lambda message: None
+    reports: dict[str, LoadReport] = field(default_factory=dict)
+    """By table, how its last load by this loader ended."""
+
+    @property
+    def path(self) -> str:
+        """The project as one types it in a shell."""
+        return shlex.quote(str(self.project.path))
 
     def load_all(
         self, tables: Iterable[TablePlan], options: LoadOptions, done: Callable[[LoadReport], None]
@@ -70,16 +79,21 @@ class Loader:
 
     def load(self, plan: TablePlan, options: LoadOptions) -> LoadReport:
         started, waited = time.monotonic(), 0.0
+        sources: list[Source] = []
         try:
+            if plan.name in self.project.blocked:
+                raise WrongStatement(plan.name, self.project.blocked[plan.name], plan.statement.span, self.path)
             with Session(self.engine, writing(plan)) as session:
-                report = _TableLoad(self, plan, session, options).run()
+                report = _TableLoad(self, plan, session, options, sources).run()
                 waited = session.start_seconds
         except VeloError as error:
-            outcome = Outcome.BLOCKED if isinstance(error, Transient) else Outcome.FAILED
+            outcome = Outcome.BLOCKED if isinstance(error, Transient | WrongStatement) else Outcome.FAILED
             report = LoadReport(plan.name, outcome, error=error, ready=False)
         except Exception as error:  # noqa: BLE001 - every failure becomes a report, with its cause
             report = LoadReport(plan.name, Outcome.FAILED, error=as_velo_error(error, plan), ready=False)
-        return replace(report, seconds=time.monotonic() - started - waited)
+        seconds = time.monotonic() - started - waited
+        self.reports[plan.name] = replace(report, seconds=seconds, retries=retries_of(sources))
+        return self.reports[plan.name]
 
 
 @dataclass
@@ -88,27 +102,32 @@ class _TableLoad:
     plan: TablePlan
     session: Session
     options: LoadOptions
+    sources: list[Source]
     notes: list[str] = field(default_factory=list)
     rows_read: int = 0
     rejected: int = 0
+    skipped: int = 0
     ready: bool = True
 
     def run(self) -> LoadReport:
         check_supported(self.plan)
         if self._reads_source_directly():
-            report = self._report_source(self._source_load(self._target(), self.plan.inputs[0], None).run(*self._how()))
+            report = self._report_source(self._load_source(self._target(), self.plan.inputs[0], None))
         else:
             report = self._through_tables()
         if report.version is not None:
             maintain(self._target(), report.load, self.session)
-        return replace(report, notes=(*report.notes, *self.notes))
+        return replace(report, notes=(*report.notes, *self.notes), skipped=self.skipped)
 
     def _reads_source_directly(self) -> bool:
         inputs = self.plan.inputs
         return self.plan.refresh.method == "append" and len(inputs) == 1 and inputs[0].kind == "source"
 
-    def _how(self) -> tuple[Session, LoadOptions]:
-        return self.session, self.options
+    def _load_source(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceOutcome:
+        with told_at(planned.span):
+            result = self._source_load(target, planned, landing).run(self.session, self.options)
+        self.skipped += result.skipped
+        return result
 
     def _target(self) -> Table:
         return self.loader.warehouse.table(self.plan.name)
@@ -129,6 +148,7 @@ class _TableLoad:
         statement = self.plan.statement
         types = declared_types(self.plan)
         source = open_source(planned, self.loader.project.root, types)
+        self.sources.append(source)
         for warning in source.warnings:
             self._note(warning)
 
@@ -147,6 +167,7 @@ class _TableLoad:
             system_columns=planned.system_columns,
             commit_point="commit" if landing is None else "landing-commit",
             note=self._note,
+            project=self.loader.path,
         )
 
     def _report_source(self, result: SourceOutcome) -> LoadReport:
@@ -189,7 +210,7 @@ class _TableLoad:
         """The input at its end: a table as it is, a source through its landing; None while it has no rows."""
         if planned.kind == "source":
             table = self.loader.warehouse.landing(self.plan.name, number)
-            result = self._source_load(table, planned, number).run(*self._how())
+            result = self._load_source(table, planned, number)
             self.rows_read += result.rows_read
             self._pass_on(result)
             record = result.record
@@ -204,9 +225,18 @@ class _TableLoad:
             table = self.loader.warehouse.table(planned.table)
             record = table.record()
             if record is None or not record.ready:
-                why = "it was never loaded" if record is None else "its first load is not complete"
-                raise NotReady(self.plan.name, planned.table, why, planned.span)
+                raise self._not_ready(planned.table, record, planned.span)
         return TableInput.at_end(planned.name, table, record, positions.get(planned.name))
+
+    def _not_ready(self, needs: str, record: Record | None, where: Span) -> NotReady:
+        """Loading the other table first helps only if this run has not just tried."""
+        why = "it was never loaded" if record is None else "its first load is not complete"
+        remedy = f"Load it first: velo-dagster load {self.loader.path} --select {needs}"
+        tried = self.loader.reports.get(needs)
+        if tried is not None:
+            why = f"{why} (in this run: {tried.outcome})"
+            remedy = f"What is said about '{needs}' above says what to do; '{self.plan.name}' then follows by itself."
+        return NotReady(self.plan.name, needs, why, where, remedy)
 
     def _refresh(self, target: Table, record: Record | None, inputs: Sequence[TableInput], restart: str) -> LoadReport:
         spark = self.session.spark
@@ -251,6 +281,11 @@ def _report(plan: TablePlan, outcome: Outcome, made: Record, rows_read: int) -> 
         rejected=sum(made.rejects.values()),
         ready=made.ready,
     )
+
+
+def retries_of(sources: Iterable[Source]) -> dict[str, Mapping[str, Any]]:
+    """What was counted while waiting, of those sources that did not answer at once."""
+    return {source.label: source.tries() for source in sources if source.tries().get("retries")}
 
 
 def writing(plan: TablePlan) -> dict[str, str]:

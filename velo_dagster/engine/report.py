@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Outcome(StrEnum):
@@ -20,7 +21,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class LoadReport:
-    """One load of one table."""
+    """One load of one table.
+
+    `rejected`: bad rows kept aside, of all loads so far. `skipped`: bad rows that this load left out. `retries`: by
+    source, what was counted while it was waited for; only sources that were tried more than once.
+    """
 
     table: str
     outcome: Outcome
@@ -31,11 +36,18 @@ class LoadReport:
     rows_read: int = 0
     rows_changed: int = 0
     rejected: int = 0
+    skipped: int = 0
     ready: bool = True
     seconds: float = 0.0
     steps: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    retries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     error: Exception | None = None
+
+    @property
+    def retried(self) -> int:
+        """How often a source was tried again."""
+        return sum(counted["retries"] for counted in self.retries.values())
 
     @property
     def well(self) -> bool:

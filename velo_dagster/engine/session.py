@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -69,8 +69,12 @@ def base_settings() -> dict[str, str]:
 class EmbeddedEngine:
     """Spark inside this process, started at the first use. `settings` are the user's own `spark.*` settings."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, starting: Callable[[], None] = lambda: None
+    ) -> None:
+        """`starting` is called before Spark is started, which takes a while."""
         self._settings = dict(settings or {})
+        self._starting = starting
         self._root: SparkSession | None = None
 
     @contextmanager
@@ -93,12 +97,23 @@ class EmbeddedEngine:
             self._root.stop()
             self._root = None
 
+    def kill(self) -> None:
+        """End the JVM at once, whatever it is doing, and wait until it is gone: a commit of it would come too late."""
+        from pyspark import SparkContext
+
+        self._root = None
+        process = getattr(SparkContext._gateway, "proc", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+
     def _start(self) -> SparkSession:
         if self._root is None:
             os.environ["PYSPARK_PYTHON"] = sys.executable
             os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
             os.environ["JAVA_HOME"] = str(java_home(os.environ))
             logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+            self._starting()
             from pyspark.sql import SparkSession
 
             builder = SparkSession.builder.appName("velo-dagster")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from velo_dagster.crash import crash_point
 from velo_dagster.engine.errors import WouldLose
 from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.session import Session
-from velo_dagster.sources.contract import ERROR, Position, Scan, Schema, Source
+from velo_dagster.sources.contract import ERROR, ID, Position, Scan, Schema, Source
 from velo_dagster.sources.errors import BadRows, SourceChanged
 from velo_dagster.store.record import Record, UnreadablePositions
 from velo_dagster.store.table import Overtaken, Table
@@ -52,6 +52,7 @@ class SourceLoad:
     system_columns: Sequence[str]
     commit_point: str
     note: Callable[[str], None] = lambda message: None
+    project: str = "."
 
     def run(self, session: Session, options: LoadOptions) -> SourceOutcome:
         """Load what is new. A bulk load bounded in time is cut into slices, each a load, until its time is up."""
@@ -60,7 +61,8 @@ class SourceLoad:
         seconds = self.source.bounds.bulk_seconds
         while seconds is not None and result.unfinished and time.monotonic() - started < seconds:
             before, result = result, self._once(session, replace(options, full_refresh=False))
-            result = replace(result, rows_read=before.rows_read + result.rows_read, outcome=before.outcome)
+            read, skipped = before.rows_read + result.rows_read, before.skipped + result.skipped
+            result = replace(result, rows_read=read, skipped=skipped, outcome=before.outcome)
         return result
 
     def _once(self, session: Session, options: LoadOptions) -> SourceOutcome:
@@ -90,6 +92,8 @@ class SourceOutcome:
     record: Record | None
     rows_read: int = 0
     notes: tuple[str, ...] = ()
+    skipped: int = 0
+    """Bad rows that were left out (LogAndContinue)."""
 
     @property
     def unfinished(self) -> bool:
@@ -157,7 +161,7 @@ class _Attempt:
         """Read everything again, if the source still has all of it, or a full refresh accepts the loss."""
         lost = self.job.source.lost(position) if position is not None else ()
         if lost and not (self.options.full_refresh and self.options.accept_loss):
-            raise WouldLose(self.job.table, self.job.source.label, reason, lost)
+            raise WouldLose(self.job.table, self.job.source.label, reason, lost, self.job.project)
         self.since, self.schema, self.method, self.reason = None, (), "full", reason
 
     def _goal(self, record: Record | None, bound: int | None) -> Position | None:
@@ -238,9 +242,18 @@ class _Attempt:
         self.job.source.verify(scan, until)
         self.job.source.acknowledge(until)
         crash_point("after-acknowledge")
-        read = int(observation.get["rows"])
+        counted = observation.get
         outcome = Outcome.BULK if self.mode == "bulk" else Outcome.INCREMENT
-        return SourceOutcome(outcome, made, read, self._notes())
+        return SourceOutcome(outcome, made, int(counted["rows"]), self._notes(), self._skipped(counted))
+
+    def _skipped(self, counted: Mapping[str, Any]) -> int:
+        """How many bad rows the committed load left out; nobody would know of them otherwise."""
+        skipped = int(counted.get("bad", 0))
+        if skipped:
+            rows = "1 bad row was" if skipped == 1 else f"{skipped} bad rows were"
+            first = f"{counted['place']}: {counted['why']}"
+            self.job.note(f"{rows} left out of {self.job.source.label} (LogAndContinue); the first: {first}")
+        return skipped
 
     def _notes(self) -> tuple[str, ...]:
         return tuple(self.job.source.notes())
@@ -251,7 +264,12 @@ class _Attempt:
 
         observation = Observation("scan")
         read = self.job.source.read(self.session.spark, scan, self.schema, self.job.system_columns)
-        counted = read.observe(observation, f.count(f.lit(1)).alias("rows"))
+        counts = [f.count(f.lit(1)).alias("rows")]
+        if self.job.source.marks_bad_rows and not self.job.source.keeps_bad_rows:
+            order = f.when(f.col(ERROR).isNotNull(), f.col(ID))
+            counts += [f.count(f.col(ERROR)).alias("bad"), f.min_by(f.col(f"{ERROR}.place"), order).alias("place")]
+            counts += [f.min_by(f.col(f"{ERROR}.reason"), order).alias("why")]
+        counted = read.observe(observation, *counts)
         good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
         return self.job.mapped(self.session.spark, good), observation
 

@@ -18,11 +18,15 @@ from velo_dagster.store.record import Record
 from velo_dagster.store.table import Table, Warehouse
 
 OK = "ok"
+GOES = "rows were replaced or removed; the next load follows"
 
 
 @dataclass(frozen=True)
 class InputStatus:
-    """One input: the position read so far, and what of it waits (`lag`, in `unit`; None if that can't be told)."""
+    """One input: the position read so far, and what of it waits (`lag`, in `unit`; None if that can't be told).
+
+    `notes`: what the next load will say about it, and is no trouble.
+    """
 
     name: str
     kind: str
@@ -31,6 +35,7 @@ class InputStatus:
     unit: str
     health: str
     summary: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,9 @@ def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> Tab
         record, state, health = None, "broken", error.what
     inputs = tuple(_input(project, warehouse, plan, number, record) for number in range(len(plan.inputs)))
     troubles = [f"{one.name}: {one.health.splitlines()[0]}" for one in inputs if one.health != OK]
-    if record is not None and _changed(record, plan):
+    if plan.name in project.blocked:
+        troubles.insert(0, f"blocked: {project.blocked[plan.name]}")
+    elif record is not None and _changed(record, plan):
         troubles.insert(0, "the statement changed since the last load")
     return TableStatus(
         table=plan.name,
@@ -109,13 +116,14 @@ def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int,
             position = landing.positions[SOURCE]
         source = open_source(planned, project.root, {})
         summary = source.summary(position) if position is not None else ""
-        probe = source.probe()
+        probe = source.probe(position)
         if not probe.ready:
             return InputStatus(planned.label, "source", position, None, "bytes", probe.message, summary)
-        lag = source.scan(position, source.end(position)).bytes
+        scan = source.scan(position, source.end(position))
+        notes = [*source.notes(), *([GOES] if position is not None and scan.removed is not None else [])]
     except VeloError as error:
         return InputStatus(planned.label, "source", position, None, "bytes", error.what)
-    return InputStatus(planned.label, "source", position, lag, "bytes", OK, summary)
+    return InputStatus(planned.label, "source", position, scan.bytes, "bytes", OK, summary, tuple(notes))
 
 
 def _table_input(planned: PlannedInput, table: Table, record: Record | None) -> InputStatus:

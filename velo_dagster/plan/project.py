@@ -23,7 +23,9 @@ from velo_dagster.plan.inputs import (
     row_properties,
 )
 from velo_dagster.plan.refresh import Refresh, plan_refresh
-from velo_dagster.plan.settings import Settings, read_config, read_settings
+from velo_dagster.plan.settings import FILE, Settings, read_config, read_settings
+from velo_dagster.plan.sound import blocked_tables, errors_in, unreadable_tables
+from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.parse import loose_comments, parse
 from velo_dagster.sql.problems import Problem, error, nearest, sort_problems
 from velo_dagster.sql.spark import system_columns
@@ -71,13 +73,19 @@ def resolved_table_fingerprint(plan: TablePlan, environ: Mapping[str, str]) -> s
 
 @dataclass(frozen=True)
 class Project:
-    """All of a project: tables in dependency order, statements that change tables, problems, settings."""
+    """All of a project: tables in dependency order, statements that change tables, problems, settings.
 
+    `path` is as the user gave it. `blocked` says by table why it can't be loaded: its statement has an error or can't
+    be read (then it is not among `tables`), or that of a table that it needs.
+    """
+
+    path: Path
     root: Path
     tables: tuple[TablePlan, ...]
     others: tuple[Statement, ...]
     problems: tuple[Problem, ...]
     settings: Settings
+    blocked: Mapping[str, str]
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -89,9 +97,16 @@ class Project:
                 return table
         raise UnknownTable(name, [t.name for t in self.tables])
 
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Tables whose statements can't be read, so that nothing is known of them but the name."""
+        planned = {table.name for table in self.tables}
+        return tuple(name for name in self.blocked if name not in planned)
+
     def select(self, names: Iterable[str]) -> tuple[TablePlan, ...]:
-        """The named tables in dependency order."""
-        chosen = {self.table(name).name for name in names}
+        """The named tables in dependency order, but for those whose statements can't be read."""
+        unreadable = {name.casefold() for name in self.unreadable}
+        chosen = {self.table(name).name for name in names if name.casefold() not in unreadable}
         return tuple(table for table in self.tables if table.name in chosen)
 
 
@@ -106,6 +121,7 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         )
     statements: list[Statement] = []
     found: list[Problem] = list(problems)
+    unreadable: list[str] = []
     allowed: dict[str, frozenset[str]] = {}
     for file in files:
         try:
@@ -117,6 +133,7 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         parsed, wrong = parse(text, str(file))
         statements += parsed
         found += wrong
+        unreadable += unreadable_tables(text, str(file), wrong)
         if "velo:" in text:
             allowed[str(file)] = silenced(loose_comments(text))
     if not statements and not any(p.severity == "error" for p in found):
@@ -124,11 +141,13 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         found.append(
             error("E142", "There is no statement, so there is nothing to load.", Span(str(files[0]), 1, 1), step)
         )
-    return _plan(root, statements, found, settings, allowed)
+    return _plan(path, root, statements, found, settings, allowed, unreadable)
 
 
 def _files(path: Path) -> tuple[list[Path], Path]:
     if path.is_file():
+        if path.suffix.lower() != ".sql":
+            raise _not_sql(path)
         return [path], path.parent
     if not path.is_dir():
         raise NoProject(
@@ -140,44 +159,84 @@ def _files(path: Path) -> tuple[list[Path], Path]:
     return files, path
 
 
+def _not_sql(path: Path) -> NoProject:
+    name = sanitise(path.stem) or "name"
+    return NoProject(
+        f"'{path}' is not a .sql file.",
+        steps=[
+            "Give the folder that holds your .sql files, or one of them.",
+            f"To load this file, write a statement that reads it, into {path.with_suffix('.sql').name}: "
+            f"CREATE TABLE {name} AS SELECT * FROM 'file://{path.name}';",
+        ],
+    )
+
+
 def _is_private(relative: Path) -> bool:
     return any(part.startswith(".") for part in relative.parts)
 
 
 def _plan(
+    path: Path,
     root: Path,
     statements: Sequence[Statement],
     found: list[Problem],
     settings: Settings,
     allowed: Mapping[str, frozenset[str]],
+    unreadable: Sequence[str],
 ) -> Project:
     creating = [s for s in statements if isinstance(s, (CreateTableAs, CreateTable))]
     names, twice = _unique(creating, settings)
     found += twice
+    missing = {name.casefold(): name for name in unreadable if name.casefold() not in names}
+    known = {**missing, **{key: statement.name for key, statement in names.items()}}
     tables: list[TablePlan] = []
     for statement in names.values():
         if isinstance(statement, CreateTableAs):
-            inputs, wrong = _inputs(statement, names, settings, root)
+            inputs, wrong = _inputs(statement, known, settings, root)
             found += wrong
             refresh = plan_refresh(statement)
             fingerprint = _fingerprint(statement, inputs)
             tables.append(TablePlan(statement.name, statement, inputs, refresh, fingerprint))
     for statement in statements:
         found += validate_statement(statement)
-    order, circles = dependency_order({t.name: [i.table for i in t.inputs if i.table] for t in tables})
-    found += _table_problems(tables, derive_columns(list(names.values())), {name for c in circles for name in c})
+    reads = {t.name: [i.table for i in t.inputs if i.table] for t in tables}
+    order, circles = dependency_order(reads)
+    # What a table is made of decides about it, so one that reads what can't be read is not judged.
+    judged = [t for t in tables if not any(name.casefold() in missing for name in reads[t.name])]
+    found += _table_problems(tables, judged, derive_columns(list(names.values())), bool(circles))
     spans = {t.name: t.statement.span for t in tables}
     found += [_circle(circle, spans[circle[0]]) for circle in circles]
     ordered = sorted(tables, key=lambda t: order.index(t.name))
     others = tuple(s for s in statements if not isinstance(s, CreateTableAs))
-    kept = [p for p in found if p.severity == "error" or p.code not in allowed.get(p.span.file, ())]
-    return Project(root, tuple(ordered), others, sort_problems(kept), settings)
+    kept = sort_problems(p for p in found if p.severity == "error" or p.code not in allowed.get(p.span.file, ()))
+    blocked = blocked_tables(_own_errors(creating, tables, kept, root), reads, missing.values())
+    return Project(path, root, tuple(ordered), others, kept, settings, blocked)
 
 
-def _table_problems(tables: Sequence[TablePlan], columns: Columns, circular: set[str]) -> Iterator[Problem]:
+def _own_errors(
+    creating: Sequence[CreateTableAs | CreateTable],
+    tables: Sequence[TablePlan],
+    problems: Sequence[Problem],
+    root: Path,
+) -> dict[str, list[Problem]]:
+    """By table the errors of the statements that create it; those of velo.yaml count for all."""
+    errors = [p for p in problems if p.severity == "error"]
+    settings = [p for p in errors if p.span.file == str(root / FILE)]
+    return {
+        table.name: [
+            *settings,
+            *(p for s in creating if s.name.casefold() == table.name.casefold() for p in errors_in(s, errors)),
+        ]
+        for table in tables
+    }
+
+
+def _table_problems(
+    tables: Sequence[TablePlan], judged: Sequence[TablePlan], columns: Columns, circular: bool
+) -> Iterator[Problem]:
     """What is wrong between a table and what it reads, silenced ones left out."""
     plans = {table.name.casefold(): table for table in tables}
-    for table in tables:
+    for table in judged:
         silent = silenced(table.statement.comments)
         found = [
             *rules.known_kinds(table),
@@ -185,7 +244,7 @@ def _table_problems(tables: Sequence[TablePlan], columns: Columns, circular: set
             *rules.property_forms(table),
             *rules.table_property_at_relation(table),
             *rules.window_without_time(table),
-            *rules.stream_is_insert_only(table, plans, bool(circular)),
+            *rules.stream_is_insert_only(table, plans, circular),
             *rules.join_of_streams(table, plans),
             *unknown_columns(table.statement.query, columns),
             *star_over_join(table.statement, columns),
@@ -213,19 +272,18 @@ def _unique(
 
 def _inputs(
     statement: CreateTableAs,
-    names: Mapping[str, CreateTableAs | CreateTable],
+    names: Mapping[str, str],
     settings: Settings,
     root: Path,
 ) -> tuple[tuple[PlannedInput, ...], list[Problem]]:
+    """What the statement reads; `names`: the project's tables, by name in lower case."""
     planned: list[PlannedInput] = []
     problems: list[Problem] = []
     asked = system_columns(statement.query)
     for ref in statement.inputs:
         table = None if ref.uri else names.get(ref.name.casefold())
         if table is not None:
-            planned.append(
-                PlannedInput(ref.name, "table", table.name, None, None, {}, ref.name, ref.span, (), table.name)
-            )
+            planned.append(PlannedInput(ref.name, "table", table, None, None, {}, ref.name, ref.span, (), table))
             continue
         config, wrong = _config(ref, statement.properties, root)
         problems += wrong
@@ -233,7 +291,7 @@ def _inputs(
         if source is not None:
             planned.append(source)
         else:
-            problems.append(_unknown(ref, [s.name for s in names.values()], settings))
+            problems.append(_unknown(ref, list(names.values()), settings))
     return tuple(planned), problems
 
 

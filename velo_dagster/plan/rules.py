@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from velo_dagster.errors import Span
 from velo_dagster.plan.inputs import SCHEMES, TABLE_PROPERTIES, PlannedInput
+from velo_dagster.plan.property_places import find_property, written_properties
 from velo_dagster.sql import uris
 from velo_dagster.sql.problems import Problem, error, nearest, warning
 from velo_dagster.sql.properties import SOURCES, BadProperty, property_kind, resolve
@@ -55,19 +57,32 @@ def property_forms(plan: TablePlan) -> Iterator[Problem]:
     """Values have their property's form, and keys are known. What comes from the environment is looked at in a load."""
     said: set[tuple[str, str]] = set()
     own = {key: value for key, value in plan.statement.properties.items() if key in TABLE_PROPERTIES}
-    groups = [("table", own, plan.statement.span)]
-    groups += [(property_kind(i.source_type), i.properties, i.span) for i in plan.inputs if i.kind == "source"]
-    for kind, given, span in groups:
+    groups: list[tuple[str, Mapping[str, str], str | None, Span]] = [("table", own, None, plan.statement.span)]
+    sources = [i for i in plan.inputs if i.kind == "source"]
+    groups += [(property_kind(i.source_type), i.properties, i.name, i.span) for i in sources]
+    for kind, given, owner, span in groups:
         for key, value in given.items():
             if has_variables(value) or (key, value) in said:
                 continue
             said.add((key, value))
-            try:
-                warnings = resolve(kind, {key: value}).warnings
-            except BadProperty as wrong:
-                yield error(wrong.code, wrong.what, span, *wrong.steps)
-            else:
-                yield from (warning("W110", text, span) for text in warnings)
+            yield from _property_problems(plan, kind, (key, value), owner, span)
+
+
+def _property_problems(
+    plan: TablePlan, kind: str, given: tuple[str, str], owner: str | None, span: Span
+) -> Iterator[Problem]:
+    """What is wrong with one property, told where it is written; one of velo.yaml, where it is used (`span`)."""
+    key, value = given
+    try:
+        warnings, wrong = resolve(kind, {key: value}).warnings, None
+    except BadProperty as bad:
+        warnings, wrong = (), bad
+    if not warnings and wrong is None:
+        return
+    found = find_property(written_properties(plan.statement), key, value, owner)
+    if wrong is not None:
+        yield error(wrong.code, wrong.what, found.value_span if found else span, *wrong.steps)
+    yield from (warning("W110", text, found.key_span if found else span) for text in warnings)
 
 
 def table_property_at_relation(plan: TablePlan) -> Iterator[Problem]:

@@ -106,9 +106,16 @@ class Source(ABC):
         """What the last call of `end` has seen and not delivered, in sentences for the user."""
         return []
 
+    def tries(self) -> Mapping[str, Any]:
+        """What was counted while `end` waited: attempts, retries, waited_seconds, errors by category and so on."""
+        return {}
+
     @abstractmethod
-    def probe(self) -> Probe:
-        """Look once, within five seconds, and report; never raises for what is wrong outside."""
+    def probe(self, since: Position | None = None) -> Probe:
+        """Look once, within five seconds, and report; never raises for what is wrong outside.
+
+        Whether a load from `since` could read it: what was delivered before may be gone.
+        """
 
     @abstractmethod
     def end(self, since: Position | None, max_records: int | None = None) -> Position:

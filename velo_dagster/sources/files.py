@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from velo_dagster.sources import files_messages as messages
 from velo_dagster.sources import retry
@@ -100,19 +100,22 @@ class FileSource(Source):
 
     # -- where it ends ------------------------------------------------------------------------------------------------
 
-    def probe(self) -> Probe:
+    def tries(self) -> Mapping[str, Any]:
+        return self.metrics.as_dict()
+
+    def probe(self, since: Position | None = None) -> Probe:
         found: list[Probe] = []
         # A file system that hangs can't be interrupted: the look runs aside, and is left alone when its time is up.
-        look = threading.Thread(target=lambda: found.append(self._probe()), daemon=True)
+        look = threading.Thread(target=lambda: found.append(self._probe(Files.parse(since))), daemon=True)
         look.start()
         look.join(PROBE_SECONDS)
         if found:
             return found[0]
         return Probe(False, f"'{self.label}' did not answer within {PROBE_SECONDS:.0f} s.", "network")
 
-    def _probe(self) -> Probe:
+    def _probe(self, since: Files) -> Probe:
         try:
-            listed = self._list(Files(), create=False)
+            listed = self._list(since, create=False)
             for name in list(listed)[:1]:
                 with self._open(name):
                     pass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from velo_dagster.sources.errors import (
@@ -20,6 +22,10 @@ from velo_dagster.sources.errors import (
 )
 from velo_dagster.sources.files_listing import Location
 from velo_dagster.sources.formats import base
+from velo_dagster.sql.problems import nearest
+
+LOOKED_AT = 1000
+"""How many names of a folder are compared with what was written: more would take longer than it helps."""
 
 
 def waiting_for(location: Location) -> str:
@@ -35,9 +41,11 @@ def missing(location: Location, original: BaseException | str) -> MissingSource:
     else:
         what = f"File '{shown}' does not exist."
         first = f"Create the file, or check the path; it is looked for at {location.path(''.join(location.patterns))}."
+    similar = _similar(location)
     return MissingSource(
         what,
         steps=[
+            *([f"Did you mean {' or '.join(similar)}?"] if similar else []),
             first,
             'Wait for it: WITH ("file.wait.timeout" = "30s", "file.retry.interval" = "2s").',
             "Several files? Use a pattern: FROM 'file:///data/orders-*.csv'; *, ?, [ab], {a,b} and ** are known.",
@@ -46,6 +54,21 @@ def missing(location: Location, original: BaseException | str) -> MissingSource:
         ],
         original=original,
     )
+
+
+def _similar(location: Location) -> list[str]:
+    """Files that are there and look like what was written, as one would write them."""
+    if not location.patterns:
+        return []
+    try:
+        with os.scandir(location.base) as entries:
+            names = [entry.name for entry in islice(entries, LOOKED_AT)]
+    except OSError:
+        # The folder is not there either, or may not be read: the original error says so.
+        return []
+    folder = location.shown.rpartition("/")[0]
+    wanted = location.patterns[0].rpartition("/")[2]
+    return [f"{folder}/{name}" if folder else name for name in nearest(wanted, names)]
 
 
 def from_system(error: OSError, location: Location, name: str | None = None) -> SourceError:

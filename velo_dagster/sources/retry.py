@@ -72,13 +72,17 @@ class RetryMetrics:
     """What was counted while waiting; shown in the source's metadata."""
 
     attempts: int = 0
+    retries: int = 0
     successes: int = 0
     timeouts: int = 0
+    waited: float = 0.0
     categories: Counter[str] = field(default_factory=Counter)
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "attempts": self.attempts,
+            "retries": self.retries,
+            "waited_seconds": round(self.waited, 3),
             "successes": self.successes,
             "timeouts": self.timeouts,
             "errors": dict(sorted(self.categories.items())),
@@ -124,6 +128,8 @@ def call(
         return min(float(policy.delay(state.attempt_number - 1)), left)
 
     def told(state: tenacity.RetryCallState) -> None:
+        metrics.retries += 1
+        metrics.waited += float(state.upcoming_sleep)
         error = state.outcome.exception() if state.outcome else None
         if on_wait and isinstance(error, SourceError):
             on_wait(error, float(state.upcoming_sleep))

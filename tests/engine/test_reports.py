@@ -1,0 +1,88 @@
+"""What a load says about itself: a row left out, a source waited for, or a table that waits must not go unmentioned."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import Play
+from velo_dagster.cli_output import load_line, status_lines
+from velo_dagster.engine.report import LoadReport, Outcome
+from velo_dagster.engine.status import table_status
+from velo_dagster.errors import VeloError
+from velo_dagster.store.table import Warehouse
+
+BAD = "id,amount\n1,2.50\n2\n3,1.00,x\n4,3.00\n"
+
+
+def status_of(play: Play, name: str) -> list[str]:
+    project = play.project()
+    place = Warehouse(str(play.folder / play.warehouse))
+    return status_lines(table_status(project, place, project.table(name)))
+
+
+@pytest.mark.parametrize("key", ["", " PRIMARY KEY"])
+def test_rows_left_out_are_counted_and_the_first_is_named(play: Play, key: str):
+    play.write("orders.csv", BAD)
+    with_ = "WITH ('failure_strategy' = 'LogAndContinue')"
+    play.write("a.sql", f"CREATE TABLE t AS SELECT id{key}, amount FROM file://orders.csv {with_};")
+    report = play.loaded()["t"]
+    assert report.skipped == 2 and ", 2 bad rows skipped, " in load_line(report)
+    (note,) = report.notes
+    assert note.startswith("2 bad rows were left out of file://orders.csv (LogAndContinue); the first: ")
+    assert "orders.csv:3: 2 fields are expected, 1 found" in note
+    play.append("orders.csv", "5,9.00\n")
+    report = play.loaded()["t"]
+    assert (report.skipped, report.notes) == (0, ())
+
+
+def test_tries_are_in_the_report(play: Play):
+    """Without them nobody sees that a source gets slower every night, until it times out."""
+    play.write(
+        "a.sql",
+        "CREATE TABLE t AS\nSELECT * FROM file://missing.csv\n"
+        "WITH ('file.wait.timeout' = '300ms', 'file.retry.interval' = '100ms', 'retry.strategy' = 'fixed');",
+    )
+    report = play.load()["t"]
+    counted = report.retries["file://missing.csv"]
+    assert report.outcome is Outcome.BLOCKED and report.retried == counted["retries"] >= 1
+    assert counted["attempts"] == counted["retries"] + 1 and counted["errors"] == {"missing": counted["attempts"]}
+    assert isinstance(report.error, VeloError)
+    assert report.error.render().startswith(f"{play.folder}/a.sql:2:15: error E301 Timeout waiting for file")
+
+
+def test_tries_are_shown():
+    counted = {"attempts": 3, "retries": 2, "waited_seconds": 4.5}
+    report = LoadReport("t", Outcome.UNCHANGED, retries={"file://a.csv": counted}, seconds=4.6)
+    assert load_line(report) == "t: unchanged, 2 retries in 4.5 s, 4.6 s"
+
+
+def test_a_table_that_waits_for_another_is_not_sent_in_a_circle(play: Play):
+    """'Load it first' is no help where that has just been tried."""
+    play.write("a.sql", "CREATE TABLE t AS SELECT * FROM file://missing.csv;\nCREATE TABLE u AS SELECT * FROM t;\n")
+    error = play.load()["u"].error
+    assert isinstance(error, VeloError) and error.code == "L402"
+    assert error.what.endswith("which is not ready: it was never loaded (in this run: blocked).")
+    assert "What is said about 't' above" in error.steps[0]
+    alone = play.load("u")["u"].error
+    assert isinstance(alone, VeloError)
+    assert alone.steps == (f"Load it first: velo-dagster load {play.folder} --select t",)
+
+
+def test_status_says_of_a_removed_file_what_a_load_says(play: Play):
+    path = play.write("data/orders.csv", "id\n1\n2\n")
+    play.write("a.sql", "CREATE TABLE kept AS SELECT * FROM file://data/orders.csv;\n")
+    play.write("b.sql", "CREATE TABLE gone AS SELECT * FROM file://data/orders.csv WITH ('file.deleted' = 'remove');\n")
+    play.loaded()
+    path.unlink()
+    table, reads = status_of(play, "kept")
+    assert table.endswith("; health: ok")
+    assert reads.endswith("nothing waits; orders.csv: gone; its rows are kept (file.deleted = keep)")
+    table, reads = status_of(play, "gone")
+    assert table.endswith("; health: ok")
+    assert reads.endswith("nothing waits; rows were replaced or removed; the next load follows")
+    reports = play.loaded()
+    assert (reports["kept"].outcome, reports["gone"].outcome) == (Outcome.UNCHANGED, Outcome.INCREMENT)
+    assert (play.rows("kept").total(), play.rows("gone").total()) == (2, 0)
+    path.parent.rmdir()
+    assert "does not exist" in status_of(play, "kept")[0]
+    assert play.load("kept")["kept"].outcome is Outcome.BLOCKED

@@ -1,0 +1,60 @@
+"""Where in a statement a property stands, so that what is wrong with it can be told there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from velo_dagster.errors import Span
+from velo_dagster.sql.dialect import Velo
+from velo_dagster.sql.statements import Statement
+from velo_dagster.sql.text import Places
+
+_BEFORE = (TokenType.COMMA, TokenType.L_PAREN)
+_AFTER = (TokenType.COMMA, TokenType.R_PAREN)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A property as a statement writes it."""
+
+    key: str
+    value: str
+    key_span: Span
+    value_span: Span
+
+
+def written_properties(statement: Statement) -> tuple[Written, ...]:
+    """Everything of the form `key = value` between commas and parentheses: all properties, and perhaps more."""
+    text, start = statement.text, statement.span
+    tokens = Velo().tokenize(text)
+    places = Places(text, start.file)
+
+    def span(offset: int) -> Span:
+        place = places.span(offset)
+        column = place.column + (start.column - 1 if place.line == 1 else 0)
+        return Span(place.file, start.line + place.line - 1, column)
+
+    found: list[Written] = []
+    for at, token in enumerate(tokens):
+        if token.token_type != TokenType.EQ:
+            continue
+        first = next((n + 1 for n in range(at - 1, -1, -1) if tokens[n].token_type in _BEFORE), at)
+        last = next((n for n in range(at + 1, len(tokens)) if tokens[n].token_type in _AFTER), at)
+        if first < at and at + 1 < last:
+            key, value = tokens[first:at], tokens[at + 1 : last]
+            found.append(Written(_text(text, key), _text(text, value), span(key[0].start), span(value[0].start)))
+    return tuple(found)
+
+
+def find_property(written: Sequence[Written], key: str, value: str, owner: str | None) -> Written | None:
+    """The property of this value, under its own name or that of the source that it describes; the last one counts."""
+    spellings = {key, f"{owner}.{key}"}
+    return next((one for one in reversed(written) if one.key in spellings and one.value == value), None)
+
+
+def _text(text: str, tokens: Sequence[Token]) -> str:
+    """A quoted part without its quotes, another as it is written."""
+    return tokens[0].text if len(tokens) == 1 else text[tokens[0].start : tokens[-1].end + 1]
