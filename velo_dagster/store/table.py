@@ -6,7 +6,7 @@ inputs; it commits as N+1 with the token (app `velo`, version N+1).
   silently) or when it commits (it fails on the conflicting transaction). So of all runs that started from N at most one
   commits, and what it commits was computed from exactly the positions of load N.
 - Data, positions and schema are one commit: a reader sees all of it or nothing. A run killed before the commit leaves
-  files that no commit names; one killed after it has done all that counts.
+  files that no commit names; one killed after it has done all that counts. (What a failed write leaves: `leftovers`.)
 - Because Delta's skip is silent, the attempt id is read back from the log; if load N+1 carries another attempt's id,
   this run changed nothing and says so.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.errors import Terminal, Transient, VeloError
+from velo_dagster.store.leftovers import SETTING as DATA_FOLDER
+from velo_dagster.store.leftovers import announced
 from velo_dagster.store.record import FOLDER, Record, UnreadablePositions, decode, encode
 
 if TYPE_CHECKING:
@@ -201,13 +204,15 @@ class Table:
 
     def commit(self, spark: SparkSession, record: Record, write: Callable[[], object]) -> Record:
         """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says."""
-        try:
-            with self._token(spark, record):
-                write()
-        except Exception as error:
-            if self._maker(record.load) not in (None, record.attempt):
-                raise Overtaken(self.name, record.load) from error
-            raise
+        with announced(self.path, record.attempt) as writing:
+            try:
+                with self._token(spark, record):
+                    write()
+            except Exception as error:
+                writing.remove_leftovers()
+                if self._maker(record.load) not in (None, record.attempt):
+                    raise Overtaken(self.name, record.load) from error
+                raise
         made = self._made(record.load)
         if made is None or made.attempt != record.attempt:
             raise Overtaken(self.name, record.load)
@@ -221,12 +226,15 @@ class Table:
         """
         record = self.record()
         assert record is not None
-        spark.conf.set(METADATA, encode(record.as_maintenance(), self.path / FOLDER))
-        try:
-            spark.sql(f"OPTIMIZE delta.`{self.path}`")
-            spark.sql(f"VACUUM delta.`{self.path}` RETAIN {keep_hours} HOURS")
-        finally:
-            spark.conf.unset(METADATA)
+        with announced(self.path, uuid.uuid4().hex):
+            spark.conf.set(METADATA, encode(record.as_maintenance(), self.path / FOLDER))
+            spark.conf.set(DATA_FOLDER, "true")
+            try:
+                spark.sql(f"OPTIMIZE delta.`{self.path}`")
+                spark.sql(f"VACUUM delta.`{self.path}` RETAIN {keep_hours} HOURS")
+            finally:
+                for setting in (METADATA, DATA_FOLDER):
+                    spark.conf.unset(setting)
         self._forget_positions_files()
 
     def _forget_positions_files(self) -> None:
@@ -245,10 +253,11 @@ class Table:
         spark.conf.set(METADATA, encode(record, self.path / FOLDER))
         spark.conf.set(TOKEN, APP)
         spark.conf.set(TOKEN_VERSION, str(record.load))
+        spark.conf.set(DATA_FOLDER, "true")
         try:
             yield
         finally:
-            for setting in (METADATA, TOKEN, TOKEN_VERSION):
+            for setting in (METADATA, TOKEN, TOKEN_VERSION, DATA_FOLDER):
                 spark.conf.unset(setting)
 
     def _made(self, load: int) -> Record | None:
