@@ -8,6 +8,7 @@ import pytest
 
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.project import Project, load_project
+from velo_dagster.sources.registry import open_source
 from velo_dagster.sql.variables import MissingVariable
 
 
@@ -95,6 +96,34 @@ def test_variables_are_resolved_only_when_used(tmp_path: Path):
     with pytest.raises(MissingVariable, match="say the word"):
         planned.resolve({})
     assert "${PW" not in repr(planned)
+
+
+@pytest.mark.parametrize(
+    "relation", ["${PLACE:-file://data/x.csv}", "'${PLACE:-file://data/x.csv}'", "${PLACE:-file://a b}"]
+)
+def test_a_variable_may_stand_for_a_whole_uri(tmp_path: Path, relation: str):
+    """One statement serves a laptop's file and the topic of production."""
+    planned = only_input(project(tmp_path, a_sql=f"CREATE TABLE t AS SELECT o.id FROM {relation} o WHERE o.id > 1;"))
+    assert planned.source_type == "file"
+    assert planned.label == relation.strip("'")
+    assert planned.resolve({"PLACE": "file:///y.csv"})[0] == "file:///y.csv"
+
+
+def test_the_kind_of_a_source_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    text = "CREATE TABLE t AS SELECT * FROM ${PLACE}"
+    assert only_input(project(tmp_path, a_sql=text)).source_type is None, "unknown before a load, which says E141"
+    monkeypatch.setenv("PLACE", "kafka://host:9092/orders")
+    assert only_input(load_project(tmp_path)).source_type == "kafka"
+    monkeypatch.setenv("PLACE", "kafak://bob:secret@host/orders")
+    (problem,) = load_project(tmp_path).errors
+    assert (problem.code, problem.span.column) == ("E306", 33)
+    assert "Did you mean 'kafka'?" in problem.message and "secret" not in problem.render()
+
+
+def test_a_source_without_its_variable_says_so_at_load(tmp_path: Path):
+    planned = only_input(project(tmp_path, a_sql="CREATE TABLE t AS SELECT * FROM '${NO_SUCH_PLACE:?say where}'"))
+    with pytest.raises(MissingVariable, match="say where"):
+        open_source(planned, tmp_path, {})
 
 
 def test_system_columns_are_asked_of_sources(tmp_path: Path):

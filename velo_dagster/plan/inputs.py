@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +12,7 @@ from velo_dagster.errors import Span
 from velo_dagster.sql import uris
 from velo_dagster.sql.functions import words
 from velo_dagster.sql.statements import InputRef
-from velo_dagster.sql.variables import has_variables, resolve, resolve_all
+from velo_dagster.sql.variables import MissingVariable, has_variables, resolve, resolve_all
 
 SCHEMES = {
     "file": "file",
@@ -123,24 +124,44 @@ def describe(
     defaults: Mapping[str, Mapping[str, str]],
     system_columns: tuple[str, ...],
     config: Mapping[str, str],
+    environ: Mapping[str, str] = os.environ,
 ) -> PlannedInput | None:
-    """The source that a relation names, or None if nothing describes it. `config`: what its config_file says."""
+    """The source that a relation names, or None if nothing describes it. `config`: what its config_file says.
+
+    `environ` decides the kind of a source whose URI begins with a variable; where that is not set, the load does.
+    """
     own = {**config, **own_properties(ref, closing)}
     listed = next((named_sources[name] for name in named_sources if name.casefold() == ref.name.casefold()), None)
     given = {**(listed or {}), **own} if ref.uri is None else own
     uri = ref.uri or given.pop("uri", None)
     kind = SOURCE_TYPES.get(given.pop("type", ""))
     if uri is not None:
-        kind = SCHEMES.get(uris.scheme(uri), uris.scheme(uri))
+        kind = _kind_of(uri, environ)
     elif kind is None and any(is_kafka_property(key) for key in own):
         kind, uri = "kafka", f"kafka://{ref.name}"
-    if kind is None:
+    elif kind is None:
         return None
-    properties = {**defaults.get(kind, {}), **given}
+    properties = {**defaults.get(kind or "", {}), **given}
     properties.pop("config_file", None)
     label = uris.label(uri) if uri else ref.name
-    print_ = fingerprint([kind, uri or ref.name, *row_properties(properties)])
+    print_ = fingerprint([kind or "", uri or ref.name, *row_properties(properties)])
     return PlannedInput(ref.name, "source", None, kind, uri, properties, label, ref.span, system_columns, print_)
+
+
+def _kind_of(uri: str, environ: Mapping[str, str]) -> str | None:
+    """The kind of source that a URI's scheme means; None where that is in a variable that is not set.
+
+    >>> _kind_of("${SOURCE:-file://data/a.csv}", {}), _kind_of("${SOURCE}", {}), _kind_of("${SOURCE}", {"SOURCE": "a.csv"})
+    ('file', None, 'file')
+    """
+    if uri.startswith("${"):
+        try:
+            uri = resolve("uri", uri, environ)
+        except MissingVariable:
+            return None
+        if ":" not in uri.partition("/")[0]:
+            return "file"
+    return SCHEMES.get(uris.scheme(uri), uris.scheme(uri))
 
 
 def resolved_fingerprint(planned: PlannedInput, environ: Mapping[str, str]) -> str:

@@ -84,7 +84,7 @@ class VeloParser(ExpressionParser):
             return f"kafka://{topic}"
         if self._match(URI):
             return self._prev.text
-        if self._curr.token_type == TokenType.STRING and ":" in self._curr.text:
+        if self._curr.token_type == TokenType.STRING and (":" in self._curr.text or self._curr.text.startswith("${")):
             self._advance()
             return self._prev.text
         return None

@@ -5,13 +5,15 @@ A bare URI is not made of SQL tokens: `file:///logs/app-*.json` holds the start 
 which keeps every position true. `scheme://` cannot stand outside quotes in any other meaning.
 
 A bare URI ends at white space, `;`, a comma outside `{}`, or a `)` that it did not open; a quoted value after `=` is
-part of it.
+part of it, and so is a variable, `${NAME:-file:///a b.csv}`, which may stand for all of it.
 """
 
 from __future__ import annotations
 
 import re
 from urllib.parse import unquote, urlsplit
+
+from velo_dagster.sql.variables import VARIABLE
 
 _MARK = re.compile(
     r"""
@@ -21,7 +23,7 @@ _MARK = re.compile(
   | '(?:[^'\\]|\\.)*+'?
   | "(?:[^"\\]|\\.)*+"?
   | `(?:[^`]|``)*+`?
-  | (?P<uri>(?<![A-Za-z0-9_.:`])(?:[A-Za-z][A-Za-z0-9+.\-]*://|file:(?=[^\s:;,)'"`=])))
+  | (?P<uri>(?<![A-Za-z0-9_.:`])(?:[A-Za-z][A-Za-z0-9+.\-]*://|file:(?=[^\s:;,)'"`=])|(?=\$\{[A-Za-z_])))
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -33,8 +35,10 @@ def mask_uris(text: str) -> tuple[str, dict[int, str]]:
 
     >>> mask_uris("FROM file:///a-*.json x")
     ('FROM ________________ x', {5: 'file:///a-*.json'})
+    >>> mask_uris("FROM ${ALL:-file:///a b.csv} x")
+    ('FROM _______________________ x', {5: '${ALL:-file:///a b.csv}'})
     """
-    if ":" not in text:
+    if ":" not in text and "${" not in text:
         return text, {}
     found: dict[int, str] = {}
     parts: list[str] = []
@@ -43,7 +47,7 @@ def mask_uris(text: str) -> tuple[str, dict[int, str]]:
         at = mark.end()
         if mark["comment"]:
             at = _comment_end(text, mark.start())
-        elif mark["uri"]:
+        elif mark["uri"] is not None:
             start, at = mark.start(), _uri_end(text, at)
             found[start] = text[start:at]
             parts += [text[done:start], "_" * (at - start)]
@@ -65,7 +69,7 @@ def unclosed(text: str) -> int | None:
             at = _comment_end(text, mark.start())
             if not text[mark.start() + 2 : at].endswith("*/"):
                 return mark.start()
-        elif mark["uri"]:
+        elif mark["uri"] is not None:
             at = _uri_end(text, at)
         elif word[0] in "'\"`" and (len(word) < 2 or word[-1] != word[0]):
             return mark.start()
@@ -84,6 +88,9 @@ def _comment_end(text: str, at: int) -> int:
 def _uri_end(text: str, at: int) -> int:
     closing: list[str] = []
     while at < len(text):
+        if variable := VARIABLE.match(text, at):
+            at = variable.end()
+            continue
         char = text[at]
         if char in "'\"" and text[at - 1] == "=":
             at = _quoted_end(text, at)
@@ -109,11 +116,15 @@ def _quoted_end(text: str, at: int) -> int:
 
 
 def scheme(uri: str) -> str:
+    """Of a URI that begins with a variable: its default's; none, if it has no default.
+
+    >>> scheme("S3A://bucket/x"), scheme("file:data/x.csv"), scheme("${A:-file://a.csv}"), scheme("${A:?say it}")
+    ('s3a', 'file', 'file', '')
     """
-    >>> scheme("S3A://bucket/x"), scheme("file:data/x.csv")
-    ('s3a', 'file')
-    """
-    return uri.partition(":")[0].lower()
+    variable = VARIABLE.match(uri)
+    if variable is None:
+        return uri.partition(":")[0].lower()
+    return scheme(variable[3] + uri[variable.end() :]) if variable[2] == ":-" else ""
 
 
 def label(uri: str) -> str:
@@ -124,8 +135,9 @@ def label(uri: str) -> str:
     >>> label("sql://postgresql://bob:secret@host/db?query=x")
     'sql://postgresql://host/db'
     """
-    if scheme(uri) not in ("file", "s3", "s3a", "s3n"):
-        uri = uri.partition("?")[0]
+    if scheme(uri) not in ("", "file", "s3", "s3a", "s3n"):
+        start = variable.end() if (variable := VARIABLE.match(uri)) else 0
+        uri = uri[:start] + uri[start:].partition("?")[0]
     return _CREDENTIALS.sub("//", uri)
 
 
@@ -135,6 +147,8 @@ def relation_name(uri: str) -> str | None:
     >>> relation_name("kafka://localhost:9092/orders"), relation_name("file:///data/users.csv.gz"), relation_name("s3://b/a-*.csv")
     ('orders', 'users', None)
     """
+    if variable := VARIABLE.match(uri):
+        uri = (variable[3] or "") + uri[variable.end() :] if variable[2] != ":?" else uri[variable.end() :]
     if table := query_parameters(uri).get("table"):
         last = table.rpartition(".")[2]
     else:

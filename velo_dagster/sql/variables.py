@@ -1,4 +1,4 @@
-"""`${VAR}`, `${VAR:-default}` and `${VAR:?message}` in property values.
+"""`${VAR}`, `${VAR:-default}` and `${VAR:?message}` in property values and URIs.
 
 Resolved only at the moment a value is used, so that a secret is never part of a plan, a fingerprint or a message.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from velo_dagster.errors import Span, Terminal, VeloError
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)([^}]*))?\}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)([^}]*))?\}")
 
 
 class MissingVariable(Terminal, VeloError):
@@ -45,7 +45,7 @@ def resolve(key: str, value: str, environ: Mapping[str, str], where: Span | str 
             return word
         raise MissingVariable(name, key, word or "", where)
 
-    return _VARIABLE.sub(replace, value)
+    return VARIABLE.sub(replace, value)
 
 
 def resolve_all(
@@ -55,4 +55,4 @@ def resolve_all(
 
 
 def has_variables(value: str) -> bool:
-    return _VARIABLE.search(value) is not None
+    return VARIABLE.search(value) is not None
