@@ -32,7 +32,7 @@ def known_kinds(plan: TablePlan) -> Iterator[Problem]:
         kind = planned.source_type
         if kind is None or "$" in kind or kind in {*SCHEMES, *SCHEMES.values(), *SOURCES}:
             continue
-        if ":" not in (planned.uri or ""):
+        if ":" not in (planned.uri or "") and "${" not in (planned.uri or ""):
             message = f"'{planned.label}' is not a URI: it does not begin with a kind of source."
             yield error("E306", message, planned.span, f"For a file, write file://{planned.label}.")
             continue
