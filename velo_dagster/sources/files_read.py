@@ -6,7 +6,6 @@ that nothing is committed under a position that does not describe it.
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +36,7 @@ BAD_ROWS_SHOWN = 20
 
 @dataclass(frozen=True)
 class Reading:
-    """How the parts of a scan are to be read: plain values that travel to executors as one text."""
+    """How the parts of a scan are to be read: plain values that travel to executors."""
 
     base: str
     settings: FormatSettings
@@ -53,17 +52,18 @@ class Reading:
         declared = {name.lower() for name in self.declared}
         return frozenset(name for name in names if name.lower() in declared)
 
-    def to_text(self, groups: Sequence[Sequence[Part]]) -> str:
-        plain = asdict(self) | {"groups": groups}
-        return base64.b64encode(zlib.compress(json.dumps(plain).encode(), 1)).decode()
+    def packed(self, parts: Sequence[Part]) -> bytes:
+        """How to read, and the parts that one task reads."""
+        plain = asdict(self) | {"parts": parts}
+        return zlib.compress(json.dumps(plain).encode(), 1)
 
     @staticmethod
-    def from_text(text: str) -> tuple[Reading, list[list[Part]]]:
-        plain = json.loads(zlib.decompress(base64.b64decode(text)))
-        groups = plain.pop("groups")
+    def unpacked(packed: bytes) -> tuple[Reading, list[Part]]:
+        plain = json.loads(zlib.decompress(packed))
+        parts = plain.pop("parts")
         plain["settings"] = FormatSettings(**plain["settings"])
         plain["columns"] = tuple((name, type_) for name, type_ in plain["columns"])
-        return Reading(**plain), groups
+        return Reading(**plain), parts
 
     def open_part(self, part: Part) -> OpenPart:
         path = Path(self.base) / part["file"]

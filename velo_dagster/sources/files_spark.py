@@ -1,38 +1,35 @@
-"""Files as a data source of Spark: each task reads a group of parts and hands Arrow batches over.
+"""Files read by Spark's tasks: each task reads a group of parts and hands Arrow batches over.
 
-Spark takes these classes by name, so executors need nothing but this package. Everything a task must know comes as one
-option; the partitions carry the parts. Nothing here touches a SparkContext, so it works on Spark Connect alike.
+The groups travel with the function that reads them, and the rows of a `range` say which task reads which group. A
+Python data source would give the same rows, but Spark starts several Python processes at every load only to plan one.
+Executors need nothing but this package, and nothing here touches a SparkContext, so it works on Spark Connect alike.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from velo_dagster.sources.contract import ERROR, ID, Schema
 from velo_dagster.sources.files_parts import Part, grouped
 from velo_dagster.sources.files_read import OpenPart, Reading, errors_of, join_surveys, line_numbers
 from velo_dagster.sources.formats.base import AT
+from velo_dagster.sources.formats.ddl import to_arrow
 from velo_dagster.sql.names import quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ID_TYPE = "STRUCT<file: STRING, at: BIGINT>"
 ERROR_TYPE = "STRUCT<place: STRING, reason: STRING, text: STRING>"
 FILE, LINE = "_file", "_line"
 SYSTEM_TYPES = {FILE: "STRING", LINE: "BIGINT"}
 
-_ROWS, _SURVEY = "velo_files", "velo_files_survey"
-_JOB = "job"
+ReadGroup = Callable[[int, Reading, list[Part], pa.Schema], Iterator[pa.RecordBatch]]
 
 
 def read_rows(
@@ -40,111 +37,68 @@ def read_rows(
 ) -> DataFrame:
     """The parts' rows: the schema's columns, the system columns asked for, `_velo_id`, `_velo_error`.
 
-    A column without a type yet holds only NULLs; it is not carried through, but added as such.
+    What is NULL in every row is not carried from the tasks to Spark, but added there: columns without a type yet, and
+    `_velo_error` where a bad row ends the read.
     """
-    from pyspark.sql import functions as f
-
-    _register(spark)
-    columns = [f"{quote(field.name)} {field.type}" for field in schema if field.type is not None]
-    columns += [f"{quote(name)} {SYSTEM_TYPES[name]}" for name in system_columns]
-    ddl = ", ".join([*columns, f"{ID} {ID_TYPE}", f"{ERROR} {ERROR_TYPE}"])
-    rows = spark.read.format(_ROWS).schema(ddl).option(_JOB, reading.to_text(grouped(parts))).load()
-    if all(field.type is not None for field in schema):
-        return rows
-    shown = [f.lit(None).alias(field.name) if field.type is None else f.col(quote(field.name)) for field in schema]
-    return rows.select(*shown, *system_columns, ID, ERROR)
+    carried = {field.name: field.type for field in schema if field.type is not None}
+    carried |= {name: SYSTEM_TYPES[name] for name in system_columns} | {ID: ID_TYPE}
+    if reading.mark_bad:
+        carried[ERROR] = ERROR_TYPE
+    rows = _by_tasks(spark, reading, parts, _rows_of, carried)
+    names = [*(field.name for field in schema), *system_columns, ID, ERROR]
+    return rows if list(carried) == names else rows.select(*(_column(name, carried) for name in names))
 
 
 def survey_parts(spark: SparkSession, reading: Reading, parts: Sequence[Part]) -> list[dict[str, Any]]:
     """What reading all of each group of parts found, in the order of the parts."""
-    _register(spark)
-    job = reading.to_text(grouped(parts))
-    found = spark.read.format(_SURVEY).schema("number INT, found STRING").option(_JOB, job).load().collect()
+    found = _by_tasks(spark, reading, parts, _survey_of, {"number": "BIGINT", "found": "STRING"}).collect()
     return [json.loads(row["found"]) for row in sorted(found, key=lambda row: row["number"])]
 
 
-_registered: WeakSet[SparkSession] = WeakSet()
+def _column(name: str, carried: Iterable[str]) -> Column:
+    from pyspark.sql import functions as f
+
+    if name in carried:
+        return f.col(quote(name))
+    return (f.lit(None).cast(ERROR_TYPE) if name == ERROR else f.lit(None)).alias(name)
 
 
-def _register(spark: SparkSession) -> None:
-    """Make the data sources known to this session, once."""
-    if spark in _registered:
-        return
-    # Spark looks a new name up in the thread's active session, and refuses it if that, another one, knows it already.
-    # Making a frame makes this session the active one, in the classic API and over Spark Connect alike.
-    spark.createDataFrame([], "nothing INT")
-    spark.dataSource.register(FileRows)
-    spark.dataSource.register(FileSurveys)
-    _registered.add(spark)
+def _by_tasks(
+    spark: SparkSession, reading: Reading, parts: Sequence[Part], read: ReadGroup, columns: Mapping[str, str]
+) -> DataFrame:
+    """What `read` makes of every group of parts, one task each."""
+    groups = grouped(parts)
+    task = _Task(read, tuple(reading.packed(group) for group in groups), tuple(columns.items()))
+    ddl = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns.items())
+    return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(task, ddl)
 
 
-@dataclass
-class Group(InputPartition):
-    """The parts that one task reads."""
+@dataclass(frozen=True)
+class _Task:
+    """What a task does with the number of its group. Groups are packed, as each task unpacks only its own."""
 
-    number: int
-    parts: list[Part]
+    read: ReadGroup
+    groups: tuple[bytes, ...]
+    columns: tuple[tuple[str, str], ...]
 
-
-class _Source(DataSource):
-    def _job(self) -> tuple[Reading, list[Group]]:
-        reading, groups = Reading.from_text(self.options[_JOB])
-        # Every task gets a copy of this object; it needs its own parts only, and gets them as its partition.
-        self.options: MutableMapping[str, str] = {}
-        return reading, [Group(number, parts) for number, parts in enumerate(groups)]
-
-
-class FileRows(_Source):
-    """Rows of files."""
-
-    @classmethod
-    def name(cls) -> str:
-        return _ROWS
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return _RowReader(*self._job(), schema)
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        target = pa.schema([(name, to_arrow(type_)) for name, type_ in self.columns])
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                reading, parts = Reading.unpacked(self.groups[number])
+                yield from self.read(number, reading, parts, target)
 
 
-class FileSurveys(_Source):
-    """What reading all of some files finds, one row of JSON per task."""
-
-    @classmethod
-    def name(cls) -> str:
-        return _SURVEY
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return _SurveyReader(*self._job())
+def _rows_of(number: int, reading: Reading, parts: list[Part], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for plain in parts:
+        part = reading.open_part(plain)
+        for batch in part.batches():
+            yield _arranged(part, batch, target)
 
 
-class _Reader(DataSourceReader):
-    def __init__(self, reading: Reading, groups: list[Group]) -> None:
-        self.reading = reading
-        self.groups = groups
-
-    def partitions(self) -> Sequence[InputPartition]:
-        groups, self.groups = self.groups, []
-        return groups or [Group(0, [])]
-
-
-class _RowReader(_Reader):
-    def __init__(self, reading: Reading, groups: list[Group], schema: StructType) -> None:
-        super().__init__(reading, groups)
-        self.schema = schema
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Group)
-        target = to_arrow_schema(self.schema, timezone="UTC")
-        for plain in partition.parts:
-            part = self.reading.open_part(plain)
-            for batch in part.batches():
-                yield _arranged(part, batch, target)
-
-
-class _SurveyReader(_Reader):
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:
-        assert isinstance(partition, Group)
-        found = join_surveys(self.reading.open_part(plain).survey() for plain in partition.parts)
-        yield partition.number, json.dumps(found)
+def _survey_of(number: int, reading: Reading, parts: list[Part], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    found = join_surveys(reading.open_part(plain).survey() for plain in parts)
+    yield pa.RecordBatch.from_pydict({"number": [number], "found": [json.dumps(found)]}, schema=target)
 
 
 def _arranged(part: OpenPart, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

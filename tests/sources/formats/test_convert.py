@@ -81,6 +81,12 @@ def test_the_evidence_of_a_column_is_that_of_its_values(values: list[str | None]
         assert convert._observe_at_once(pa.array(values), number_format) in (None, expected)
 
 
+def test_a_slash_makes_no_number() -> None:
+    """A column of numbers and then 1/2 would be taken for numbers, and no load of it could ever end."""
+    values = [*map(str, range(1000)), "1/2"]
+    assert convert.observe(pa.array(values), "decimal") is types.TEXT
+
+
 @settings(max_examples=300, deadline=None)
 @given(columns, columns, st.sampled_from(["decimal", "double"]))
 def test_the_type_of_a_sample_that_fits_all_is_the_type_of_all(some, more, number_format) -> None:

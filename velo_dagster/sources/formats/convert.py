@@ -25,7 +25,7 @@ pc: Any = pyarrow.compute  # its functions are made at run time, out of a type c
 _FEW = 64
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-_MINUS, _POINT, _COLON, _ZERO, _NINE = (ord(mark) for mark in "-.:09")
+_MINUS, _POINT, _SLASH, _COLON, _ZERO, _NINE = (ord(mark) for mark in "-./:09")
 _FIRST_INSTANT, _PAST_INSTANT = -62135596800000000, 253402300800000000  # 0001-01-01 and 10000-01-01 in microseconds
 _FIRST_DAY, _PAST_DAY = -719162, 2932897
 _POWERS = np.array([10**exponent for exponent in range(SHORT_DIGITS + 1)], dtype=np.int64)
@@ -145,7 +145,8 @@ class _Numbers:
         """None if some value is written in another way."""
         text = _Bytes.of(strings)
         data = text.data
-        if not len(data) or int(data.max()) > _NINE or int(data.min()) < _MINUS:
+        # Between minus, point and the digits stands only the slash.
+        if not len(data) or int(data.max()) > _NINE or int(data.min()) < _MINUS or (data == _SLASH).any():
             return None
         minus = np.count_nonzero(data == _MINUS)
         if (minus and minus != np.count_nonzero(text.first() == _MINUS)) or text.leading_zeros():
