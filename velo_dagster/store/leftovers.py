@@ -1,10 +1,10 @@
-"""Files that a failed write leaves behind: no commit names them, and Delta removes them only days later, by VACUUM. A disk
-that a load has filled must not stay full for that long.
+"""Files that a failed write leaves behind: no commit names them, and Delta removes them only days later, by VACUUM.
+A disk that a load has filled must not stay full for that long.
 
 The name of a data file does not tell who wrote it, so why is a file that is removed here never one that another run is
 about to commit?
-- All writes of ours go to the sub-folder `data/` of a table. What somebody else writes into it (their own OPTIMIZE) goes
-  elsewhere, and is not looked at.
+- All writes of ours go to the sub-folder `data/` of a table. What somebody else writes into it (their own OPTIMIZE)
+  goes elsewhere, and is not looked at.
 - Every write of ours announces itself by a file below `_velo/writing/` before its first data file, and withdraws that
   only when it has ended.
 - First the files are listed, then announcements are looked for, then the log is read. A write that is not announced at

@@ -51,7 +51,10 @@ class Overtaken(Transient, VeloError):
 
     def __init__(self, table: str, load: int) -> None:
         self.table, self.load = table, load
-        super().__init__(f"Another run made load {load} of table '{table}'; this one changed nothing.")
+        super().__init__(
+            f"Another run made load {load} of table '{table}'; this one changed nothing.",
+            steps=["Load again when no other run loads this table."],
+        )
 
 
 class ForeignChange(Terminal, VeloError):
