@@ -33,7 +33,7 @@ from velo_dagster.engine.refresh.rows import mapped
 from velo_dagster.engine.refresh.work import Work, Write
 from velo_dagster.engine.report import LoadReport, Outcome
 from velo_dagster.engine.session import Engine, Session
-from velo_dagster.engine.source_load import LoadOptions, SourceLoad, SourceOutcome
+from velo_dagster.engine.source_load import ATTEMPTS, LoadOptions, SourceLoad, SourceOutcome, what_now
 from velo_dagster.engine.supported import check_supported
 from velo_dagster.errors import Span, Transient, VeloError
 from velo_dagster.plan.inputs import resolved_fingerprint
@@ -108,6 +108,7 @@ class _TableLoad:
     rejected: int = 0
     skipped: int = 0
     ready: bool = True
+    refreshed: set[int | None] = field(default_factory=set)
 
     def run(self) -> LoadReport:
         check_supported(self.plan)
@@ -124,8 +125,13 @@ class _TableLoad:
         return self.plan.refresh.method == "append" and len(inputs) == 1 and inputs[0].kind == "source"
 
     def _load_source(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceOutcome:
+        # A landing that was refreshed in full is what was asked for, also if its table has to start again.
+        full = self.options.full_refresh and landing not in self.refreshed
         with told_at(planned.span):
-            result = self._source_load(target, planned, landing).run(self.session, self.options)
+            result = self._source_load(target, planned, landing).run(
+                self.session, replace(self.options, full_refresh=full)
+            )
+        self.refreshed.add(landing)
         self.skipped += result.skipped
         return result
 
@@ -178,24 +184,30 @@ class _TableLoad:
         return _report(self.plan, result.outcome, result.record, result.rows_read)
 
     def _through_tables(self) -> LoadReport:
-        target = self._target()
-        while True:
-            record = None if self.options.full_refresh else target.record()
-            positions = record.positions if record is not None else {}
-            inputs = [self._input(number, planned, positions) for number, planned in enumerate(self.plan.inputs)]
-            missing = [planned for planned, one in zip(self.plan.inputs, inputs, strict=True) if one is None]
-            if missing:
-                self._note(f"no rows yet in {', '.join(planned.label for planned in missing)}")
-                return LoadReport(self.plan.name, Outcome.NO_ROWS, ready=False)
-            present = [one for one in inputs if one is not None]
-            restart = self._restart(record)
-            if not restart and all(one.unchanged for one in present):
-                return LoadReport(self.plan.name, Outcome.UNCHANGED)
+        """Bring the inputs to their ends and refresh; all of it again, a few times, if another run is first."""
+        for _ in range(ATTEMPTS - 1):
             try:
-                return self._refresh(target, record, present, restart)
+                return self._once()
             except Overtaken as overtaken:
-                self._note(f"{overtaken.what} Loading what is still new.")
-                self.options = replace(self.options, full_refresh=False)
+                self._note(f"{overtaken.what} {what_now(self.options)}")
+        return self._once()
+
+    def _once(self) -> LoadReport:
+        target = self._target()
+        self.rejected, self.ready = 0, True
+        load = target.last_load() + 1
+        record = None if self.options.full_refresh else target.record()
+        positions = record.positions if record is not None else {}
+        inputs = [self._input(number, planned, positions) for number, planned in enumerate(self.plan.inputs)]
+        missing = [planned for planned, one in zip(self.plan.inputs, inputs, strict=True) if one is None]
+        if missing:
+            self._note(f"no rows yet in {', '.join(planned.label for planned in missing)}")
+            return LoadReport(self.plan.name, Outcome.NO_ROWS, ready=False)
+        present = [one for one in inputs if one is not None]
+        restart = self._restart(record)
+        if not restart and all(one.unchanged for one in present):
+            return LoadReport(self.plan.name, Outcome.UNCHANGED)
+        return self._refresh(target, load if record is None else record.load + 1, record, present, restart)
 
     def _restart(self, record: Record | None) -> str:
         if self.options.full_refresh:
@@ -238,11 +250,13 @@ class _TableLoad:
             remedy = f"What is said about '{needs}' above says what to do; '{self.plan.name}' then follows by itself."
         return NotReady(self.plan.name, needs, why, where, remedy)
 
-    def _refresh(self, target: Table, record: Record | None, inputs: Sequence[TableInput], restart: str) -> LoadReport:
+    def _refresh(
+        self, target: Table, load: int, record: Record | None, inputs: Sequence[TableInput], restart: str
+    ) -> LoadReport:
         spark = self.session.spark
         write = self._write(Work(self.plan, target, inputs, spark, restart))
         new = Record(
-            load=target.last_load() + 1 if record is None else record.load + 1,
+            load=load,
             attempt=uuid.uuid4().hex,
             kind="load",
             mode="bulk" if record is None else "increment",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
 SOURCE = "source"
-READ_AGAIN = 3
+ATTEMPTS = 5
 SLICE_RECORDS = 1_000_000
 
 
@@ -37,6 +37,11 @@ class LoadOptions:
     full_refresh: bool = False
     accept_loss: bool = False
     max_records: int | None = None
+
+
+def what_now(options: LoadOptions) -> str:
+    """What a run does that another has overtaken. A full refresh that was asked for is made, whatever others load."""
+    return "Starting the full refresh again." if options.full_refresh else "Loading what is still new."
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,14 @@ class SourceLoad:
         return result
 
     def _once(self, session: Session, options: LoadOptions) -> SourceOutcome:
-        """One load. A source that changes while it is read is read again, a few times."""
-        for _ in range(READ_AGAIN - 1):
+        """One load. If the source changes while it is read, or another run is first, all is done again, a few times."""
+        for _ in range(ATTEMPTS - 1):
             try:
                 return _Attempt(self, session, options).run()
             except SourceChanged as changed:
                 self.note(f"{changed.what} Reading it again.")
             except Overtaken as overtaken:
-                self.note(f"{overtaken.what} Loading what is still new.")
-                options = replace(options, full_refresh=False)
+                self.note(f"{overtaken.what} {what_now(options)}")
         return _Attempt(self, session, options).run()
 
     def bound(self, options: LoadOptions, *, bulk: bool) -> int | None:
@@ -109,6 +113,7 @@ class _Attempt:
     session: Session
     options: LoadOptions
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    load: int = 0
     since: Position | None = None
     schema: Schema = ()
     mode: str = "bulk"
@@ -132,10 +137,13 @@ class _Attempt:
 
     def _start(self) -> Record | None:
         """Step 1: the committed load and positions; none, or reasons to start over, make this a bulk load."""
+        self.load = self.job.target.last_load() + 1
         if self.options.full_refresh:
             self._start_over("full refresh", self._delivered())
             return None
         record = self.job.target.record()
+        if record is not None:
+            self.load = record.load + 1
         if record is not None and record.fingerprint == self.job.fingerprint:
             self.mode, self.reason = "increment", "only new rows"
             self.since = record.positions[SOURCE]
@@ -223,7 +231,7 @@ class _Attempt:
         rows, observation = self._rows(scan)
         ready = goal is None or self.job.source.reached(until, goal)
         new = Record(
-            load=target.last_load() + 1 if record is None else record.load + 1,
+            load=self.load,
             attempt=self.id,
             kind="load",
             mode=self.mode,
