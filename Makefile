@@ -34,7 +34,7 @@ $(VENV)/.jars.stamp: $(VENV)/.packages.stamp
 	@touch $@
 
 test: setup ## all tests; PYTEST_ARGS='-k name' for some
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: setup ## style, types and import rules
 	@$(BIN)/ruff check .

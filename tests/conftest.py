@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 from tests.harness import Play
 from velo_dagster.engine.session import EmbeddedEngine
+
+# Tests run many small queries once each, in JVMs that live for minutes: compiling them well costs more than it gives.
+# Commands that tests start inherit this. It changes how fast the JVM is, and nothing that Spark does.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
