@@ -15,8 +15,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 from velo_dagster.sources import files_parts
-from velo_dagster.sources.contract import ERROR, ID, Field, Position, Scan, Schema
+from velo_dagster.sources.contract import ERROR, ID, BadRow, Field, Position, Scan, Schema
 from velo_dagster.sources.errors import (
+    BadRows,
     BrokenFile,
     MissingSource,
     SchemaRefused,
@@ -599,3 +600,41 @@ def test_parquet_files_with_a_colon_are_not_for_spark(desk: Desk) -> None:
     by_spark, by_arrow = source._readers(scan)
     assert [part["file"] for part in by_spark] == ["2025.parquet"] and [part["file"] for part in by_arrow] == [name]
     assert [row[2] for row in rows(source, scan)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("strategy", ["RetryWithBackoff", "FailBatch"])
+def test_bad_rows_are_read_again_while_there_is_time(tmp_path: Path, strategy: str):
+    """A file caught half-written costs a wait, not a failed run at night; a row that stays bad is told in the end."""
+    now, slept, notes = [0.0], list[float](), list[str]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    properties = {"failure_strategy": strategy, "wait.timeout": "10s", "retry.interval": "2s", "retry.multiplier": "2"}
+    clock = Clock(lambda: now[0], sleep)
+    source = FileSource(f"{tmp_path}/a.csv", properties, root=tmp_path, declared={}, clock=clock)
+
+    def load() -> str:
+        if now[0] < 6:
+            raise BadRows("a.csv", [BadRow("a.csv:3", "2 fields are expected, 1 found", "7")], 1)
+        return "loaded"
+
+    if strategy == "FailBatch":
+        with pytest.raises(BadRows):
+            source.patiently(load, notes.append)
+        assert slept == []
+        return
+    assert source.patiently(load, notes.append) == "loaded"
+    assert slept == [2, 4]
+    assert notes[0].endswith("1 row can't be read. Reading again in 2 s.")
+    now[0] = -100.0
+    with pytest.raises(BadRows, match=r"a\.csv:3"):
+        source.patiently(load, notes.append)
+    assert sum(slept[2:]) == 10
+
+
+def test_to_retry_without_time_is_told(tmp_path: Path):
+    source = FileSource("a.csv", {"failure_strategy": "RetryWithBackoff"}, root=tmp_path, declared={})
+    assert ["wait.timeout" in warning for warning in source.warnings] == [True]

@@ -35,6 +35,9 @@ class Lines:
     def __init__(self, appendable: bool) -> None:
         self.appendable = appendable
 
+    def shown_names(self, open_: Any, stop: int | None) -> tuple[str, ...]:
+        return ("line",)
+
     def body(self, open_: Any, size: int) -> int:
         return 0
 

@@ -42,6 +42,7 @@ from velo_dagster.sources.contract import Source
 from velo_dagster.sources.registry import open_source
 from velo_dagster.sql.columns import plain_columns
 from velo_dagster.sql.properties import resolve
+from velo_dagster.sql.spark import follows_column_order
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import Overtaken, Table, Warehouse
 
@@ -152,6 +153,7 @@ class _TableLoad:
     def _source_load(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceLoad:
         """The load of one source, into the table itself or into a landing of it."""
         statement = self.plan.statement
+        ordered = follows_column_order(statement.query)
         types = declared_types(self.plan)
         source = open_source(planned, self.loader.project.root, types)
         self.sources.append(source)
@@ -168,10 +170,12 @@ class _TableLoad:
             source=source,
             fingerprint=resolved_table_fingerprint(self.plan, os.environ)
             if landing is None
-            else landing_fingerprint(planned, types),
+            else landing_fingerprint(planned, types, ordered=ordered),
             mapped=select,
             system_columns=planned.system_columns,
             commit_point="commit" if landing is None else "landing-commit",
+            ordered=landing is None or ordered,
+            declared=frozenset(column.name.lower() for column in statement.columns if landing is None),
             note=self._note,
             project=self.loader.path,
         )
@@ -319,12 +323,14 @@ def declared_types(plan: TablePlan) -> dict[str, str]:
     return {source: types[output] for output, source in plain_columns(plan.statement, types).items()}
 
 
-def landing_fingerprint(planned: PlannedInput, declared: Mapping[str, str]) -> str:
-    """What the rows of a landing depend on: the source, how it is typed, and which system columns it keeps."""
+def landing_fingerprint(planned: PlannedInput, declared: Mapping[str, str], *, ordered: bool) -> str:
+    """What the rows of a landing depend on: the source, how it is typed, which system columns it keeps, and whether
+    the order of its columns is to be that of the source."""
     return " ".join(
         [
             resolved_fingerprint(planned, os.environ),
             *planned.system_columns,
+            *(["*"] if ordered else []),
             *(f"{k}:{v}" for k, v in sorted(declared.items())),
         ]
     )

@@ -2,7 +2,8 @@
 
 The schema is a guess from a sample until the read has proved it: every value that does not fit ends the read, then all
 of the scan is surveyed and read again with the least types that hold it. A type that widens, or a row that went, starts
-the table over from what the source still has, so that it is the same as if all had been read at once.
+the table over from what the source still has, so that it is the same as if all had been read at once. A column that
+comes to stand before others makes the table be written again from its own rows.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from velo_dagster.crash import crash_point
 from velo_dagster.engine.errors import WouldLose
+from velo_dagster.engine.refresh.work import COLUMNS_MOVED
 from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.session import Session
 from velo_dagster.sources.contract import ERROR, ID, Position, Scan, Schema, Source
 from velo_dagster.sources.errors import BadRows, SourceChanged
 from velo_dagster.store.record import Record, UnreadablePositions
-from velo_dagster.store.table import Overtaken, Table
+from velo_dagster.store.table import HIDDEN, Overtaken, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -56,6 +58,10 @@ class SourceLoad:
     mapped: Callable[[SparkSession, DataFrame], DataFrame]
     system_columns: Sequence[str]
     commit_point: str
+    ordered: bool = True
+    """The order of the source's columns shows in the table, or in one that is made of it."""
+    declared: frozenset[str] = frozenset()
+    """Columns that the statement declares; if the source has none of these names, it has them by place."""
     note: Callable[[str], None] = lambda message: None
     project: str = "."
 
@@ -71,6 +77,9 @@ class SourceLoad:
         return result
 
     def _once(self, session: Session, options: LoadOptions) -> SourceOutcome:
+        return self.source.patiently(lambda: self._attempts(session, options), self.note)
+
+    def _attempts(self, session: Session, options: LoadOptions) -> SourceOutcome:
         """One load. If the source changes while it is read, or another run is first, all is done again, a few times."""
         for _ in range(ATTEMPTS - 1):
             try:
@@ -200,9 +209,9 @@ class _Attempt:
             # The source was emptied: the table keeps its columns and loses its rows.
             self.schema = _schema(record)
         while self.schema:
-            widened = _widened(known, self.schema)
-            if widened:
-                self._start_over(widened, until)
+            changed = _widened(known, self.schema) or self._declared_moved(known)
+            if changed:
+                self._start_over(changed, until)
                 until = self._whole_end(until)
                 known, scan = (), self.job.source.scan(None, until)
                 self.schema, proven = self._surveyed(scan, known), True
@@ -218,6 +227,12 @@ class _Attempt:
                 proven = True
         return SourceOutcome(Outcome.NO_ROWS, record, notes=self._notes())
 
+    def _declared_moved(self, known: Schema) -> str:
+        """Why declared columns are no longer those columns of the source that the committed rows have them from."""
+        before, now = [column.name for column in known], [column.name for column in self.schema]
+        by_name = self.job.declared.intersection(name.lower() for name in now)
+        return "" if by_name or not self.job.declared or now[: len(before)] == before else COLUMNS_MOVED
+
     def _surveyed(self, scan: Scan, known: Schema) -> Schema:
         """The least types that hold all of the scan, or the bad rows that forbid it."""
         survey = self.job.source.survey(self.session.spark, scan, known)
@@ -229,14 +244,18 @@ class _Attempt:
         target = self.job.target
         rejects = self._commit_rejected(record, scan)
         rows, observation = self._rows(scan)
+        method, reason = self.method, self.reason
+        all_rows = self._in_new_order(record, scan, rows)
+        if all_rows is not None:
+            rows, method, reason = all_rows, "full", COLUMNS_MOVED
         ready = goal is None or self.job.source.reached(until, goal)
         new = Record(
             load=self.load,
             attempt=self.id,
             kind="load",
             mode=self.mode,
-            method=self.method,
-            reason=self.reason,
+            method=method,
+            reason=reason,
             fingerprint=self.job.fingerprint,
             positions={SOURCE: until},
             schema=tuple((column.name, column.type) for column in self.schema),
@@ -245,7 +264,9 @@ class _Attempt:
             goal=None if ready else goal,
         )
         crash_point(f"before-{self.job.commit_point}")
-        made = target.commit(self.session.spark, new, lambda: _write(rows, target, self.method, self.since, scan))
+        made = target.commit(
+            self.session.spark, new, lambda: _write(rows, target, method, scan, anew=self.since is None)
+        )
         crash_point(f"after-{self.job.commit_point}")
         self.job.source.verify(scan, until)
         self.job.source.acknowledge(until)
@@ -281,6 +302,22 @@ class _Attempt:
         good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
         return self.job.mapped(self.session.spark, good), observation
 
+    def _in_new_order(self, record: Record | None, scan: Scan, rows: DataFrame) -> DataFrame | None:
+        """The table's rows and the new ones, if columns come to stand elsewhere than in the table; else nothing.
+
+        The source is not asked for rows that the table has: it may have them no longer.
+        """
+        if record is None or self.since is None or not self.job.ordered:
+            return None
+        held = self.job.target.snapshot(self.session.spark, record.version)
+        unseen = self.job.system_columns
+        before = [name for name in held.columns if not (name.startswith(HIDDEN) or name in unseen)]
+        now = [name for name in rows.columns if not (name.startswith(HIDDEN) or name in unseen)]
+        if now[: len(before)] == before:
+            return None
+        kept = held if scan.removed is None else held.where(f"NOT {scan.removed}")
+        return rows.unionByName(kept, allowMissingColumns=True)
+
     def _commit_rejected(self, record: Record | None, scan: Scan) -> dict[str, int]:
         """Bad rows first, under this attempt's id: they count only once the table's own commit names the attempt."""
         earlier = dict(record.rejects) if record is not None and self.since is not None else {}
@@ -311,9 +348,9 @@ def _append_always(table: Table, spark: SparkSession, frame: DataFrame, attempt:
             continue
 
 
-def _write(rows: DataFrame, target: Table, method: str, since: Position | None, scan: Scan) -> None:
+def _write(rows: DataFrame, target: Table, method: str, scan: Scan, *, anew: bool) -> None:
     writer = rows.write.format("delta")
-    if since is None:
+    if anew or method == "full":
         writer = writer.mode("overwrite").option("overwriteSchema", "true")
     elif method == "replace":
         assert scan.removed is not None

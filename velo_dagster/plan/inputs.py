@@ -151,7 +151,7 @@ def describe(
 def _kind_of(uri: str, environ: Mapping[str, str]) -> str | None:
     """The kind of source that a URI's scheme means; None where that is in a variable that is not set.
 
-    >>> _kind_of("${SOURCE:-file://data/a.csv}", {}), _kind_of("${SOURCE}", {}), _kind_of("${SOURCE}", {"SOURCE": "a.csv"})
+    >>> _kind_of("${FROM:-file://data/a.csv}", {}), _kind_of("${FROM}", {}), _kind_of("${FROM}", {"FROM": "a.csv"})
     ('file', None, 'file')
     """
     if uri.startswith("${"):

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Position = Mapping[str, Any]
+T = TypeVar("T")
 
 ID = "_velo_id"
 ERROR = "_velo_error"
@@ -41,11 +42,16 @@ Schema = tuple[Field, ...]
 
 @dataclass(frozen=True)
 class Scan:
-    """What lies between two positions: rows that went, and parts to read. `parts` are plain JSON, the source's own."""
+    """What lies between two positions: rows that went, and parts to read. `parts` are plain JSON, the source's own.
+
+    `names`: columns in the source's own order, all of those up to the later position whose place it knows. It must not
+    depend on what was delivered when: the order of `*` is that of a full reload.
+    """
 
     removed: str | None
     parts: tuple[Mapping[str, Any], ...]
     bytes: int
+    names: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -127,7 +133,10 @@ class Source(ABC):
 
     @abstractmethod
     def schema(self, scan: Scan, known: Schema) -> Schema:
-        """`known`, joined with a look at a sample of the scan. Empty if there is no row and no declared column."""
+        """`known`, joined with a look at a sample of the scan. Empty if there is no row and no declared column.
+
+        The order of the columns, and that of a survey, is a function of the position the scan leads to.
+        """
 
     @abstractmethod
     def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
@@ -163,6 +172,10 @@ class Source(ABC):
         What the source has replaced since is not lost: a full reload delivers what is there now.
         """
         return ()
+
+    def patiently(self, load: Callable[[], T], note: Callable[[str], None]) -> T:
+        """Run a load; again, as the source's properties say, if its rows can't be read and may be by and by."""
+        return load()
 
     def acknowledge(self, position: Position) -> None:  # noqa: B027 - most sources have nothing to do here
         """The rows up to `position` are committed: the source may forget them."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from velo_dagster.sources import files_messages as messages
 from velo_dagster.sources import retry
-from velo_dagster.sources.contract import BadRow, Bounds, Position, Probe, Scan, Schema, Source, Survey
-from velo_dagster.sources.errors import SourceError, SourceMisconfigured
+from velo_dagster.sources.contract import BadRow, Bounds, Position, Probe, Scan, Schema, Source, Survey, T
+from velo_dagster.sources.errors import BadRows, BrokenFile, SourceError, SourceMisconfigured
 from velo_dagster.sources.files_end import Opened, Rules, advance, same_content
 from velo_dagster.sources.files_formats import PARQUET, FormatSettings, check_one_format, kind_of, reader_of
 from velo_dagster.sources.files_listing import Location, Stat, list_files, locate
@@ -25,13 +25,18 @@ from velo_dagster.sources.files_parquet import FileSchema, ParquetRead, has_nano
 from velo_dagster.sources.files_parts import Part, parts_of
 from velo_dagster.sources.files_position import Entry, Files, between, removed_condition
 from velo_dagster.sources.files_read import BAD_ROWS_SHOWN, Reading, columns_of
-from velo_dagster.sources.files_schema import Columns, join_all, make_schema, typed_columns
+from velo_dagster.sources.files_schema import Columns, join_all, make_schema, shown_order, typed_columns
 from velo_dagster.sql.properties import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PROBE_SECONDS = 5.0
+RETRY = "RetryWithBackoff"
+NO_TIME_TO_RETRY = (
+    f"'failure_strategy' = '{RETRY}' reads again for as long as 'wait.timeout' says, which is 0s: "
+    "bad rows fail the load at once."
+)
 SAMPLED_PARTS = 16
 SYSTEM_COLUMNS = ("_file", "_line")
 
@@ -64,6 +69,8 @@ class FileSource(Source):
         self.settings = FormatSettings.of(self.properties.values)
         self.policy, warnings = retry.policy_of(self.properties.values, environ)
         self.warnings = warnings
+        if self.properties["failure_strategy"] == RETRY and self.policy.timeout == 0:
+            self.warnings = (*warnings, NO_TIME_TO_RETRY)
         self.metrics = retry.RetryMetrics()
         self.rules = Rules(
             keep_gone=self.properties["file.deleted"] == "keep",
@@ -89,6 +96,25 @@ class FileSource(Source):
     def marks_bad_rows(self) -> bool:
         """Bad rows come with their reasons instead of failing the read."""
         return self.properties["failure_strategy"] in ("SendToDLQ", "LogAndContinue")
+
+    def patiently(self, load: Callable[[], T], note: Callable[[str], None]) -> T:
+        """Under RetryWithBackoff, a file that can't be read may still be being written: it is read again, for as long
+        as wait.timeout says, and its rows fail the load only then."""
+        if self.properties["failure_strategy"] != RETRY:
+            return load()
+
+        def told(error: SourceError, seconds: float) -> None:
+            note(f"{str(error.what).partition(chr(10))[0]} Reading again in {seconds:g} s.")
+
+        return retry.call(
+            load,
+            self.policy,
+            waiting_for=messages.waiting_for(self.location),
+            metrics=self.metrics,
+            clock=self._clock,
+            on_wait=told,
+            only=(BadRows, BrokenFile),
+        )
 
     def notes(self) -> list[str]:
         """What the last call of `end` has seen and not delivered, one line per file."""
@@ -195,7 +221,9 @@ class FileSource(Source):
             parts = tuple(parts_of(what.ranges, end, self._opened))
         except OSError as error:
             raise self._from_system(error) from error
-        return Scan(removed_condition(what), parts, sum(part["bytes"] for part in parts))
+        lists = [(entry.columns, not _by_key(entry.kind)) for _, entry in sorted(end.entries.items()) if entry.columns]
+        names = shown_order(dict.fromkeys(lists))
+        return Scan(removed_condition(what), _marked(parts, end), sum(part["bytes"] for part in parts), names)
 
     def summary(self, position: Position) -> str:
         entries = Files.parse(position).entries
@@ -314,12 +342,13 @@ class FileSource(Source):
 
     def _made(self, scan: Scan, known: Schema, seen: Columns) -> Schema:
         # A JSON record may leave out any field; a file with a header that lacks a declared column is another matter.
-        names_itself = any(part["kind"].startswith("json") for part in scan.parts[:1])
+        names_itself = any(_by_key(part["kind"]) for part in scan.parts[:1])
         return make_schema(
             known,
             seen,
             self.declared,
             self.properties["schema.evolution"],
+            shown=scan.names,
             add_declared=names_itself or not (known or seen),
         )
 
@@ -360,9 +389,26 @@ def _holds(have: Entry, want: Entry) -> bool:
     return want.stop is not None and have.read >= want.settled
 
 
+def _by_key(kind: str | None) -> bool:
+    """Whether each record names its own columns."""
+    return (kind or "").startswith("json")
+
+
+def _marked(parts: Sequence[Part], end: Files) -> tuple[Part, ...]:
+    """The parts, those marked whose files show a column that no file before them does: each column is sampled."""
+    shown: set[str] = set()
+    marked: list[Part] = []
+    for part in parts:
+        names = end.entries[part["file"]].columns or ()
+        marked.append(part if shown.issuperset(names) else {**part, "shows": True})
+        shown.update(names)
+    return tuple(marked)
+
+
 def _some(parts: Sequence[Part]) -> Sequence[Part]:
-    """Parts for a sample: the first ones, the last one, and some spread between."""
+    """Parts for a sample: the first one, the last one, some spread between, and those that show a column first."""
     if len(parts) <= SAMPLED_PARTS:
         return parts
     step = (len(parts) - 1) / (SAMPLED_PARTS - 1)
-    return [parts[round(number * step)] for number in range(SAMPLED_PARTS)]
+    spread = {round(number * step) for number in range(SAMPLED_PARTS)}
+    return [part for number, part in enumerate(parts) if number in spread or "shows" in part]

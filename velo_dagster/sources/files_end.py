@@ -151,7 +151,16 @@ class _Advance:
         base = replace(base, kind=file.kind, whole=not file.format.appendable, fresh=self._fresh(stat))
         entry = self._whole(base, file) if base.whole else self._lines(name, base, file)
         seen = look(file.open_, entry.hashed, full=self.rules.verify_full)
-        return replace(entry, head=seen.head, tail=seen.tail, full=seen.full)
+        columns = self._columns(base, entry, file)
+        return replace(entry, head=seen.head, tail=seen.tail, full=seen.full, columns=columns)
+
+    def _columns(self, base: Entry, entry: Entry, file: Opened) -> tuple[str, ...] | None:
+        """What the file shows of its columns; that can change only while its first record may be its open last one."""
+        if entry.read == 0:
+            return None
+        if base.columns is not None and base.tail_open is None:
+            return base.columns
+        return file.format.shown_names(file.open_, entry.stop)
 
     def _whole(self, base: Entry, file: Opened) -> Entry:
         entry = replace(base, read=base.size, cut=False)
@@ -171,10 +180,10 @@ class _Advance:
             behind = max(stop, first)
             self.notes.append(f"{name}: {size - behind} bytes after byte {behind} wait for a line end")
         if stop <= max(first, base.read):
-            return self._nothing_more(base, gone_bad=quiet and tail.record_end is None)
+            return self._nothing_more(base, file, gone_bad=quiet and tail.record_end is None)
         return self._bounded(replace(base, read=stop, tail_open=tail_open, cut=False), first, file)
 
-    def _nothing_more(self, base: Entry, *, gone_bad: bool) -> Entry:
+    def _nothing_more(self, base: Entry, file: Opened, *, gone_bad: bool) -> Entry:
         """What was delivered stays, an unterminated record too while it may still become one.
 
         If it is none for good, it is taken back. Then the file counts as begun anew: only so do two entries with the
@@ -182,7 +191,8 @@ class _Advance:
         """
         if base.tail_open is None or not gone_bad:
             return replace(base, cut=False)
-        return replace(base, read=base.settled, tail_open=None, started=self.serial, cut=False)
+        read = base.settled if base.settled > file.format.body(file.open_, base.size) else 0
+        return replace(base, read=read, tail_open=None, started=self.serial, cut=False)
 
     def _bounded(self, entry: Entry, first: int, file: Opened) -> Entry:
         """Cut the entry where the load's or the file's greatest number of records is reached."""

@@ -31,6 +31,7 @@ class Entry:
     format that can't grow at its end: it is known by all of its bytes and, unless `cut`, read to its end. `cut` says
     that a bound stopped the reading at `read`, `grows` that the file was seen growing, `fresh` that it changed so
     shortly before we looked that its time of change proves nothing, `gone` that it vanished and its rows are kept.
+    `columns` are the names that the file's head, or its first record, shows; None while nothing of it was read.
     """
 
     size: int
@@ -48,6 +49,7 @@ class Entry:
     grows: bool = False
     fresh: bool = False
     gone: bool = False
+    columns: tuple[str, ...] | None = None
 
     @property
     def settled(self) -> int:
@@ -65,10 +67,11 @@ class Entry:
         return self.size if self.whole else self.read
 
     def to_json(self) -> dict[str, Any]:
+        """Plain JSON, without what is at its default and without the columns, which many files share."""
         return {
             key: value
             for key, value in vars(self).items()
-            if key == "tail_open" or (value is not None and value is not False)
+            if key == "tail_open" or (value is not None and value is not False and key != "columns")
         }
 
 
@@ -88,15 +91,22 @@ class Files:
                 f"This position of files has version {position.get('version')!r}; this program knows {VERSION}.",
                 steps=["Use the version of velo-dagster that made the last load, or load again with --full-refresh."],
             )
-        entries = {name: Entry(**entry) for name, entry in position["files"].items()}
+        lists = [tuple(names) for names in position["columns"]]
+        entries = {
+            name: Entry(**(entry | {"columns": lists[entry["columns"]]}) if "columns" in entry else entry)
+            for name, entry in position["files"].items()
+        }
         return cls(position["serial"], entries)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "files": {name: entry.to_json() for name, entry in sorted(self.entries.items())},
-            "serial": self.serial,
-            "version": VERSION,
-        }
+        """Plain JSON; lists of columns stand in it once, however many files have them."""
+        lists: dict[tuple[str, ...], int] = {}
+        files: dict[str, dict[str, Any]] = {}
+        for name, entry in sorted(self.entries.items()):
+            files[name] = entry.to_json()
+            if entry.columns is not None:
+                files[name]["columns"] = lists.setdefault(entry.columns, len(lists))
+        return {"columns": [list(names) for names in lists], "files": files, "serial": self.serial, "version": VERSION}
 
 
 @dataclass(frozen=True)

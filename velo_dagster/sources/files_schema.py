@@ -1,7 +1,11 @@
 """From what was seen in files to the columns of the source.
 
-Columns are told apart by their sanitised name without regard to case, as Spark does. Known columns keep their place and
-spelling, new ones follow in the order in which they turn up. A declared column has its declared type whatever was seen.
+Columns are told apart by their sanitised name without regard to case, as Spark does. A declared column has its declared
+type whatever was seen.
+
+Their order, and their spelling, is a function of the files that are there, not of when they came or of which of them
+were sampled: walking the files in the source's order, the columns that each one's head (in JSON: its first record)
+shows and no file before it did. Fields that no first record has follow: declared ones as declared, others by name.
 """
 
 from __future__ import annotations
@@ -44,6 +48,34 @@ def column_names(written: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def shown_order(lists: Iterable[tuple[Sequence[str], bool]]) -> tuple[str, ...]:
+    """The columns that files show, each where it is shown first. Beside each list: does a head name the columns?
+
+    >>> shown_order([(["id", "Order ID"], True), (["ID", "x"], True)])
+    ('id', 'Order_ID', 'x')
+    """
+    found: dict[str, str] = {}
+    for written, by_head in lists:
+        for name in column_names(written) if by_head else [column_names([one])[0] for one in written]:
+            found.setdefault(name.lower(), name)
+    return tuple(found.values())
+
+
+def arranged(fields: Iterable[Field], shown: Sequence[str], declared: Iterable[str]) -> Schema:
+    """The columns in the order, and with the spelling, that the files' own order gives them."""
+    spelling = {name.lower(): name for name in shown}
+    first = {name: place for place, name in enumerate(spelling)}
+    second = {name.lower(): place for place, name in enumerate(declared)}
+
+    def place(field: Field) -> tuple[int, int, str]:
+        low = field.name.lower()
+        if low in first:
+            return 0, first[low], ""
+        return (1, second[low], "") if low in second else (2, 0, low)
+
+    return tuple(Field(spelling.get(f.name.lower(), f.name), f.type) for f in sorted(fields, key=place))
+
+
 def join_all(tables: Iterable[Columns]) -> dict[str, Evidence | str | None]:
     """What several files or parts have, joined by column, in the order of their turning up."""
     spelling: dict[str, str] = {}
@@ -73,11 +105,18 @@ def join_seen(a: Evidence | str | None, b: Evidence | str | None) -> Evidence | 
 
 
 def make_schema(
-    known: Schema, seen: Columns, declared: Mapping[str, str], evolution: str, *, add_declared: bool
+    known: Schema,
+    seen: Columns,
+    declared: Mapping[str, str],
+    evolution: str,
+    *,
+    shown: Sequence[str],
+    add_declared: bool,
 ) -> Schema:
     """The source's columns: `known` joined with what was seen, under the rules of `schema.evolution`.
 
-    `add_declared` makes declared columns that were not seen columns of the source too.
+    `shown` are the columns that files show first, in order. `add_declared` makes declared columns that were not seen
+    columns of the source too.
     """
     fixed = {name.lower(): type_ for name, type_ in declared.items() if type_.strip().upper() != "DECIMAL"}
     here = {name.lower(): value for name, value in seen.items()}
@@ -92,7 +131,7 @@ def make_schema(
         new = _evolved(new, evolution)
     have = had | {field.name.lower() for field in new}
     extra = [Field(name, type_) for name, type_ in declared.items() if add_declared and name.lower() not in have]
-    return (*fields, *new, *extra)
+    return arranged((*fields, *new, *extra), shown, declared)
 
 
 def _evolved(new: list[Field], evolution: str) -> list[Field]:

@@ -105,8 +105,12 @@ def call(
     metrics: RetryMetrics | None = None,
     clock: Clock | None = None,
     on_wait: Callable[[SourceError, float], None] | None = None,
+    only: tuple[type[SourceError], ...] | None = None,
 ) -> T:
-    """Try until it works, the time is up, or an error comes that waiting can't mend. Messages name `waiting_for`."""
+    """Try until it works, the time is up, or an error comes that waiting can't mend. Messages name `waiting_for`.
+
+    `only`: the errors to try again after, instead of all that may pass; in the end they come as they are.
+    """
     metrics = metrics if metrics is not None else RetryMetrics()
     clock = clock or Clock()
     started = clock.monotonic()
@@ -135,7 +139,9 @@ def call(
             on_wait(error, float(state.upcoming_sleep))
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_worth_another_try),
+        retry=tenacity.retry_if_exception(
+            _worth_another_try if only is None else lambda error: isinstance(error, only)
+        ),
         stop=lambda state: clock.monotonic() >= deadline,
         wait=wait,
         sleep=clock.sleep,
@@ -145,7 +151,7 @@ def call(
     try:
         return retrying(counted)
     except SourceError as error:
-        if policy.timeout == 0 or not isinstance(error, Transient):
+        if policy.timeout == 0 or only is not None or not isinstance(error, Transient):
             raise
         metrics.timeouts += 1
         raise error.after_waiting(shown_seconds(policy.timeout), waiting_for) from error

@@ -86,12 +86,12 @@ def test_both_ways_agree(number_format: Any, data: bytes) -> None:
 @settings(max_examples=300, deadline=None)
 @given(files, files, st.sampled_from(["decimal", "double"]))
 def test_the_type_of_a_sample_that_fits_all_is_the_type_of_all(some: bytes, more: bytes, number_format: Any) -> None:
-    """The lemma that lets a load read with the types of a sample."""
+    """The lemma that lets a load read with the types of a sample; a column that it lacks is found by reading, too."""
     format_ = open_format("jsonl", FormatOptions(number_format=number_format))
     schema = schema_of(format_.survey(opener(some), 0, None, {}))
     of_all = schema_of(format_.survey(opener(some + more), 0, None, {}))
     new = {name: type_ for name, type_ in of_all if name not in dict(schema)}
-    same = all(type_ == dict(of_all)[name] for name, type_ in schema) and not any(new.values())
+    same = all(type_ == dict(of_all)[name] for name, type_ in schema) and not new
     try:
         rows_of(format_, some + more, schema)
         fits = True
@@ -103,7 +103,7 @@ def test_the_type_of_a_sample_that_fits_all_is_the_type_of_all(some: bytes, more
 @pytest.mark.parametrize("depth", [150, 250, 5000, 200_000])
 def test_deep_nesting_ends_a_record_not_the_process(depth: int) -> None:
     deep = b'{"a":1,"b":' + b"[" * depth + b"]" * depth + b"}\n"
-    rows = rows_of(open_format("jsonl", FormatOptions()), b'{"a":1}\n' * 300 + deep, [("a", "BIGINT")])
+    rows = rows_of(open_format("jsonl", FormatOptions()), b'{"a":1}\n' * 300 + deep, [("a", "BIGINT"), ("b", None)])
     assert len(rows) == 301
     assert rows[-1]["_error"] == (None if depth == 150 else "nested more than 200 levels deep")
 
@@ -112,6 +112,11 @@ def test_a_new_field_is_a_misfit_unless_told_to_ignore() -> None:
     data = b'{"a":1,"n":null}\n{"a":2,"b":{"x":1}}\n'
     with pytest.raises(Misfit) as caught:
         rows_of(open_format("jsonl", FormatOptions()), data, [("a", "BIGINT")])
+    assert (caught.value.column, caught.value.offset, caught.value.value) == ("n", 0, "null"), (
+        "NULLs make a column, too"
+    )
+    with pytest.raises(Misfit) as caught:
+        rows_of(open_format("jsonl", FormatOptions()), data, [("a", "BIGINT"), ("n", None)])
     assert (caught.value.column, caught.value.offset, caught.value.value) == ("b", 17, '{"x":1}')
     rows = rows_of(open_format("jsonl", FormatOptions(ignore_unknown=True)), data, [("a", "BIGINT")])
     assert [row["a"] for row in rows] == [1, 2]

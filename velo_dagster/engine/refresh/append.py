@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import output
 from velo_dagster.engine.refresh.rows import mapped
-from velo_dagster.engine.refresh.work import Work, Write, replace_all
+from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,6 +21,8 @@ def append(work: Work) -> Write:
     if changes.rows is None or obstacle:
         return replace_all(work, _output(work, only.snapshot(work.spark)), obstacle)
     rows = _output(work, changes.rows)
+    if columns_moved(work, rows):
+        return replace_all(work, _output(work, only.snapshot(work.spark)), COLUMNS_MOVED)
 
     def run() -> None:
         rows.write.format("delta").mode("append").option("mergeSchema", "true").save(str(work.target.path))

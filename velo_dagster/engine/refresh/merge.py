@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import output
 from velo_dagster.engine.refresh.rows import key_name, keys_of, mapped, winners, with_keys
-from velo_dagster.engine.refresh.work import Work, Write, replace_all
+from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +31,8 @@ def merge(work: Work) -> Write:
     rows = _output(work, with_keys(spark, statement, snapshot, touched))
     if _types(rows) != _types(work.target.snapshot(spark)):
         return replace_all(work, _output(work, snapshot), "the columns changed")
+    if columns_moved(work, rows):
+        return replace_all(work, _output(work, snapshot), COLUMNS_MOVED)
     return Write("merge", "keys of new or changed rows", lambda: _merge(work, touched, rows), changes.count)
 
 

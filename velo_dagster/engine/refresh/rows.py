@@ -48,7 +48,8 @@ def winners(spark: SparkSession, statement: CreateTableAs, rows: DataFrame) -> D
     rows.createOrReplaceTempView(VIEW)
     keys = ", ".join(expression for _, expression in select.keys)
     shown = [one.name for one in rows.schema if not one.name.startswith(HIDDEN) and orderable(one.dataType)]
-    order = [ID] if ID in rows.columns else shown
+    # By name: which row is the greatest must not depend on the order in which columns came to stand.
+    order = [ID] if ID in rows.columns else sorted(shown, key=str.lower)
     ranked = ", ".join(f"{select.alias}.`{name}` DESC" for name in order)
     return (
         spark.sql(

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.inputs import TableInput
+from velo_dagster.engine.inputs import TableInput, visible
 from velo_dagster.plan.project import TablePlan
 from velo_dagster.store.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+COLUMNS_MOVED = "the order of columns changed"
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,12 @@ class Write:
     reason: str
     run: Callable[[], object]
     rows_read: int = 0
+
+
+def columns_moved(work: Work, rows: DataFrame) -> bool:
+    """Whether the rows have columns that the table lacks, or has elsewhere, before others that it has."""
+    held = visible(work.target.snapshot(work.spark)).columns
+    return visible(rows).columns[: len(held)] != held
 
 
 def replace_all(work: Work, frame: DataFrame, reason: str) -> Write:

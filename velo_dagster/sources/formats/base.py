@@ -59,7 +59,7 @@ class FormatOptions:
     compression: Compression | None = None
     ignore_unknown: bool = False
     max_record: int = 16 * 1024 * 1024
-    block: int = 4 * 1024 * 1024
+    block: int = 2 * 1024 * 1024
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delimiter", _AWAY.get(self.delimiter, self.delimiter))
@@ -169,6 +169,10 @@ class FileFormat(ABC):
     @abstractmethod
     def names(self, open_: Open) -> tuple[str, ...]:
         """The columns as the file's head names them; empty where records name their own, or there is no head yet."""
+
+    def shown_names(self, open_: Open, stop: int | None) -> tuple[str, ...]:
+        """The columns in the order in which the file shows them first: by its head, else by its first record."""
+        return self.names(open_)
 
     @abstractmethod
     def body(self, open_: Open, size: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,13 @@ class CsvFormat(LineFormat):
     def __init__(self, options: FormatOptions) -> None:
         super().__init__(options)
         self.cutter = CsvCutter(options.delimiter, options.quote)
+        # Thousands of files share a header; parsing it costs more than opening the file.
+        self._named = lru_cache(maxsize=256)(lambda record: _unique(self._fields(record)))
 
     def names(self, open_: Open) -> tuple[str, ...]:
         if self.options.header:
             head, end = self.head(open_)
-            return () if end is None else _unique(self._fields(self._last_record(head)))
+            return () if end is None else self._named(self._last_record(head))
         for block in self.blocks(open_, self.first(open_, 0), None, size=64 * 1024):
             if len(block.starts):
                 record = block.data[block.starts[0] : block.ends[0]]

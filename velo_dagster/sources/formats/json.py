@@ -39,6 +39,7 @@ _FEW = 128
 _GUESS = 32
 _ODD = 4
 _BLANK = 32
+_FIRST = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,18 @@ class JsonLinesFormat(LineFormat):
     def __init__(self, options: FormatOptions) -> None:
         super().__init__(options)
         self.cutter = LineCutter(keep_empty=False)
+
+    def shown_names(self, open_: Open, stop: int | None) -> tuple[str, ...]:
+        for block in self.blocks(open_, self.first(open_, 0), stop, size=_FIRST):
+            if block.broken:
+                return ()
+            records = self.records(block)
+            first = min((row.offset for row in records.bad), default=block.offset + block.size)
+            if len(records.at) and records.at[0] < first:
+                return tuple(next((record for _, record in _decoded(records, 0, 1, [])), ()))
+            if records.bad:
+                return ()
+        return ()
 
     def is_whole(self, open_: Open, record: bytes) -> bool:
         try:
@@ -155,12 +168,12 @@ class JsonLinesFormat(LineFormat):
         return row, None
 
     def _expect_known(self, record: Mapping[str, Any], columns: Sequence[Column], offset: int) -> None:
-        """A field that is in no column must hold nothing that decides a type."""
+        """A field that is in no column makes a new one, even one without a type: all is to be read again."""
         if self.options.ignore_unknown:
             return
         known = {column.name for column in columns}
         for name, value in record.items():
-            if name not in known and json_values.decides(value):
+            if name not in known:
                 raise Misfit(name, offset, json_values.text_of(value))
 
     def _observe_each(self, records: Records, low: int, high: int, fixed: Sequence[Column]) -> FileSurvey:
@@ -224,7 +237,9 @@ def _in_pieces(count: int, at_once: Callable[[int, int], T | None], each: Callab
 
 def _read_at_once(records: Records, low: int, high: int, reader: ColumnReader) -> _Read | None:
     read = reader.read(*_lines(records, low, high))
-    return None if read is None else _Read(read[0], records.at[low:high], [])
+    if read is None or len(read[1].keys() - reader.names):
+        return None
+    return _Read(read[0], records.at[low:high], [])
 
 
 def _lines(records: Records, low: int, high: int) -> tuple[bytes, Offsets, Offsets]:

@@ -10,7 +10,8 @@ input ends the process. What is checked before it sees a block, and after:
 - No decimal is quoted, or written with more digits behind the point than its column has: it would take "1" for 1 and
   drop the last digit of 1.50. Searched for by the column's name, so a name with an escape in it is refused, too.
 - No integer of more than 38 digits stands where there are doubles; no NaN or Infinity was read.
-- Fields beyond the schema, at any depth, hold nothing that decides a type.
+- Fields beyond the schema, at any depth, hold nothing that decides a type; where there are any at the top, the caller
+  is told their names.
 
 Whatever fails a check, or the reader itself, is read value by value. The checks may refuse too much, never too little.
 """
@@ -54,6 +55,7 @@ class ColumnReader:
     def __init__(self, columns: Sequence[Column], ignore_unknown: bool) -> None:
         self.columns = columns
         self.ignore_unknown = ignore_unknown
+        self.names = frozenset(column.name for column in columns)
         self.usable = all(_is_readable(column.type) for column in columns)
         leaves = [leaf for column in columns for leaf in _leaves(column.name, column.type)]
         self._refused = _refused_pattern(leaves, ignore_unknown)
@@ -69,8 +71,7 @@ class ColumnReader:
         if table is None:
             return None
         raw = {name: _one_chunk(table[name]) for name in table.column_names}
-        known = {column.name for column in self.columns}
-        if not all(name in known or is_undecided(array.type) for name, array in raw.items()):
+        if not all(name in self.names or is_undecided(array.type) for name, array in raw.items()):
             return None
         arrays: list[pa.Array] = []
         for column in self.columns:
