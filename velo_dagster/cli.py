@@ -6,6 +6,7 @@ imported by the command that needs it: `--help`, `validate` and `plan` need neit
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -55,40 +56,49 @@ path_argument = click.argument("path", type=click.Path(exists=True, path_type=Pa
 names_argument = click.argument("names", nargs=-1, metavar="")
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the same as Ctrl-C, sent by another program."""
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or a signal by which another program asks this one to end."""
+
+    def __init__(self, number: int) -> None:
+        self.code = 128 + number
+        super().__init__(number)
 
 
 class Commands(click.Group):
     """Commands that end as a shell expects when they are interrupted."""
 
     def invoke(self, ctx: click.Context) -> object:
-        with _sigterm_interrupts():
+        with _interruptible():
             try:
                 return super().invoke(ctx)
-            except KeyboardInterrupt as stop:
+            except Interrupted as stop:
                 say("Interrupted.")
-                ctx.exit(_exit_code(stop))
+                ctx.exit(stop.code)
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
+def _interruptible() -> Iterator[None]:
+    """Signals that end the command raise `Interrupted`, once: whoever catches it has time to tidy up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def terminate(number: int, frame: object) -> None:
-        raise Terminated
+    def stop(number: int, frame: object) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        # The connection to Spark logs every call that is cut off.
+        logging.disable()
+        raise Interrupted(number)
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    for one in before:
+        signal.signal(one, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _exit_code(stop: KeyboardInterrupt) -> int:
-    return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
+        logging.disable(logging.NOTSET)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -184,12 +194,10 @@ def _load_tables(
                 next_one()
 
             return Loader(project, place, engine, tell).load_all(tables, options, done)
-    except KeyboardInterrupt as stop:
-        # A second Ctrl-C must not leave Spark behind: the kill takes no time.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except Interrupted as stop:
         engine.kill()
         say(_interrupted(place, tables[len(ended)].name if len(ended) < len(tables) else None))
-        sys.exit(_exit_code(stop))
+        sys.exit(stop.code)
     finally:
         engine.stop()
 
@@ -202,8 +210,8 @@ def _interrupted(place: Warehouse, table: str | None) -> str:
         record = place.table(table).record()
     except VeloError as error:
         return f"Interrupted while '{table}' was loaded.\n{error.render()}"
-    stands = "it has no load yet" if record is None else f"it is as load {record.load} left it"
-    return f"Interrupted while '{table}' was loaded: {stands}, whole. Run the same command to go on."
+    stands = "it has no load yet" if record is None else f"it holds all of load {record.load} and nothing later"
+    return f"Interrupted while '{table}' was loaded: {stands}. Run the same command to go on."
 
 
 @cli.command(short_help="Run a SELECT over the tables.")
@@ -319,7 +327,7 @@ def _query_by_spark(sql: str, warehouse: Warehouse, reason: str) -> pa.Table:
     engine = _engine(None)
     try:
         return understood.run(engine)
-    except KeyboardInterrupt:
+    except Interrupted:
         engine.kill()
         raise
     finally:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -69,9 +71,7 @@ def base_settings() -> dict[str, str]:
 class EmbeddedEngine:
     """Spark inside this process, started at the first use. `settings` are the user's own `spark.*` settings."""
 
-    def __init__(
-        self, settings: Mapping[str, str] | None = None, starting: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, starting: Callable[[], None] = lambda: None) -> None:
         """`starting` is called before Spark is started, which takes a while."""
         self._settings = dict(settings or {})
         self._starting = starting
@@ -103,9 +103,15 @@ class EmbeddedEngine:
 
         self._root = None
         process = getattr(SparkContext._gateway, "proc", None)
-        if process is not None:
-            process.kill()
-            process.wait()
+        if process is None:
+            return
+        # It stands still while the thread that listens to it is ended; that one would complain about a lost connection.
+        process.send_signal(signal.SIGSTOP)
+        listener = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+        if listener is not None:
+            listener.shutdown()
+        process.kill()
+        process.wait()
 
     def _start(self) -> SparkSession:
         if self._root is None:
@@ -121,10 +127,22 @@ class EmbeddedEngine:
                 builder = builder.config(key, value)
             with _jvm_output_to_file() as log:
                 try:
-                    self._root = builder.getOrCreate()
+                    with _own_interrupts():
+                        self._root = builder.getOrCreate()
                 except Exception as error:
                     raise SparkDidNotStart(log.read_text(errors="replace")) from error
         return self._root
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep what Ctrl-C does: Spark would have it call the JVM, in the middle of another call to it."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
