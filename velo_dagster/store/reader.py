@@ -40,7 +40,7 @@ class UnknownTable(Terminal, VeloError):
             steps=(
                 *((f"Perhaps you mean {' or '.join(near)}.",) if near else ()),
                 "Load it first: velo-dagster load PATH",
-                "Or name another warehouse: --warehouse DIR, or VELO_WAREHOUSE.",
+                "Or name the warehouse that load and status show first: --warehouse DIR, or VELO_WAREHOUSE.",
             ),
         )
 
