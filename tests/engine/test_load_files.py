@@ -315,3 +315,24 @@ def test_files_name_and_line_on_request(play: Play):
     play.loaded()
     path = str(play.folder / "a.csv")
     assert play.rows("t") == Counter({(path, 2, 1): 1, (path, 3, 2): 1, (path, 4, 3): 1})
+
+
+def test_an_order_within_a_subquery_is_completed_where_its_columns_can_be_sorted(play: Play):
+    """Which rows a LIMIT takes is the same after a reload; where a MAP stands in the way, the load says so."""
+    play.write(
+        "t.sql",
+        """
+        CREATE TABLE few AS SELECT id, amount FROM (SELECT * FROM file://data/*.csv ORDER BY id LIMIT 2);
+        CREATE TABLE maps AS SELECT * FROM (SELECT id, map(id, amount) AS m FROM file://data/*.csv ORDER BY id LIMIT 1);
+        CREATE TABLE sums AS SELECT id, sum(amount) AS s FROM file://data/*.csv GROUP BY id;
+        -- velo: allow=W112
+        CREATE TABLE firsts AS SELECT first(s) AS s FROM sums;
+        """,
+    )
+    play.write("data/b.csv", "id,amount\n1,9\n1,7\n")
+    play.write("data/a.csv", "id,amount\n1,8\n2,1\n")
+    reports = play.loaded()
+    assert play.rows("few") == Counter({(7, 1): 1, (8, 1): 1})
+    assert play.rows("firsts") == Counter({(24,): 1}), "rows without a place in a source go by all their columns"
+    assert "in a subquery" in reports["maps"].reason
+    assert "in a subquery" not in reports["few"].reason

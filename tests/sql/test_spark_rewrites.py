@@ -5,6 +5,7 @@ If one of these fails, a table quietly holds wrong rows.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from decimal import Decimal
 from itertools import product
@@ -16,6 +17,7 @@ from velo_dagster.sql.parse import parse, parse_select
 from velo_dagster.sql.problems import NotSupportedYet
 from velo_dagster.sql.spark import RowSelect, Ties, has_ties, row_select, spark_select, system_columns
 from velo_dagster.sql.statements import CreateTableAs
+from velo_dagster.sql.ties import unbroken
 
 OPERATORS = {
     "=": lambda x, y: x == y,
@@ -268,7 +270,61 @@ TIES = {
         "SELECT a, row_number() OVER (ORDER BY sum(b), `a`) AS n FROM `t` AS `t` GROUP BY a"
     ),
     "SELECT rank() OVER (ORDER BY a) AS n, sum(b) OVER (ORDER BY a) AS s FROM t": None,
+    "WITH c AS (SELECT * FROM t ORDER BY a LIMIT 3) SELECT * FROM c": (
+        "WITH c AS (SELECT * FROM `t` AS `t` ORDER BY a, 1, 2 LIMIT 3) SELECT * FROM c"
+    ),
+    "SELECT a FROM t WHERE a IN (SELECT b FROM t ORDER BY a LIMIT 1)": (
+        "SELECT a FROM `t` AS `t` WHERE a IN (SELECT b FROM `t` AS `t` ORDER BY a, 1 LIMIT 1)"
+    ),
+    "SELECT lag(n) OVER (ORDER BY n) AS k FROM (SELECT a AS n, b FROM t) s": (
+        "SELECT lag(n) OVER (ORDER BY n, `s`.`b`, `s`.`n`) AS k FROM (SELECT a AS n, b FROM `t` AS `t`) s"
+    ),
+    "SELECT row_number() OVER w AS n, lag(a) OVER (w) FROM t WINDOW w AS (ORDER BY b)": (
+        "SELECT row_number() OVER w AS n, lag(a) OVER (w) FROM `t` AS `t` WINDOW w AS (ORDER BY b, `t`.`a`, `t`.`b`)"
+    ),
+    "SELECT row_number() OVER w AS n, rank() OVER w AS p FROM t WINDOW w AS (ORDER BY b)": None,
+    "SELECT last_value(a) OVER (ORDER BY b) AS p FROM t": None,
+    "SELECT sum(a) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS p FROM t": None,
 }
+UNBROKEN = {
+    "SELECT row_number() OVER w AS n, rank() OVER w AS p FROM t WINDOW w AS (ORDER BY b)": [7],
+    "SELECT last_value(a) OVER (ORDER BY b) AS p FROM t": [7],
+    "SELECT first_value(a) OVER (PARTITION BY b) AS p FROM t": [7],
+    "SELECT row_number() OVER (ORDER BY b) AS n FROM (SELECT a + 1, b FROM t) s": [7],
+    "SELECT * FROM (SELECT a FROM t SORT BY a LIMIT 2)": [41],
+    **{sql: [] for sql in list(TIES)[:12]},
+}
+SHUFFLED = [
+    "SELECT k, v FROM t ORDER BY k LIMIT 5",
+    "SELECT count(*) AS n, sum(v) AS s FROM (SELECT * FROM t ORDER BY k LIMIT 7)",
+    "WITH c AS (SELECT k, v FROM t LIMIT 7) SELECT k, sum(v) AS s FROM c GROUP BY k",
+    "SELECT k, v FROM t WHERE v IN (SELECT v FROM t ORDER BY k LIMIT 3)",
+    "SELECT v, row_number() OVER w AS n, lag(v) OVER w AS p FROM t WINDOW w AS (ORDER BY k)",
+    "SELECT v, row_number() OVER (ORDER BY k) AS n FROM (SELECT k, v FROM t WHERE v > 3) s",
+    "SELECT x.v, y.v AS w, row_number() OVER (ORDER BY x.k) AS n FROM t x JOIN t y ON x.k = y.k",
+    "SELECT v, sum(v) OVER (ORDER BY k ROWS 1 PRECEDING) AS s FROM (SELECT * FROM t) u",
+]
+
+
+@pytest.mark.parametrize("sql", UNBROKEN)
+def test_an_order_that_stays_open_is_told(sql: str):
+    """A table that may hold other rows after a reload comes with a warning, and no other one does."""
+    assert list(unbroken(parse_select(sql))) == UNBROKEN[sql]
+
+
+@pytest.mark.parametrize("sql", SHUFFLED)
+def test_ties_fall_alike_however_the_rows_are_cut(spark, sql: str):
+    """The same rows in one file or in many, in whatever order: the same answer."""
+    rows = [(n % 3, n) for n in range(24)]
+    query, answers = parse_select(sql), []
+    for seed, cut, shuffles in ((1, 1, "1"), (2, 7, "7"), (3, 4, "2")):
+        spark.conf.set("spark.sql.shuffle.partitions", shuffles)
+        shuffled = random.Random(seed).sample(rows, len(rows))
+        spark.createDataFrame(shuffled, "k INT, v INT").repartition(cut).createOrReplaceTempView("t")
+        width = len(spark.sql(spark_select(query, {"t": "t"})).columns)
+        ties = Ties(range(1, width + 1), {"t": ["k", "v"]})
+        answers.append(sorted(tuple(row) for row in spark.sql(spark_select(query, {"t": "t"}, ties=ties)).collect()))
+    assert answers[0] == answers[1] == answers[2]
 
 
 @pytest.mark.parametrize("sql", TIES)

@@ -19,6 +19,7 @@ from velo_dagster.sql.problems import Problem, error, warning
 from velo_dagster.sql.render import place
 from velo_dagster.sql.rows import find_item
 from velo_dagster.sql.statements import CreateTable, CreateTableAs, Insert, Query, Statement, Transaction, Upsert
+from velo_dagster.sql.ties import unbroken
 from velo_dagster.sql.time_windows import read_arguments
 
 _ALLOW = re.compile(r"^velo:\s*allow\s*=\s*([A-Z0-9, ]+)")
@@ -208,6 +209,14 @@ def unordered_functions(query: Query) -> Iterator[Problem]:
             yield warning("W112", message, place(query, start), step)
 
 
+def unbroken_ties(query: Query) -> Iterator[Problem]:
+    """Places where the rows' order counts, is not fixed by the statement, and can't be fixed for it."""
+    for at in unbroken(query):
+        message = "This depends on the order of rows, which the statement leaves open for some of them."
+        step = "Order by columns that no two rows have alike, in the query itself or in the window's ORDER BY."
+        yield warning("W113", message, place(query, at), step)
+
+
 def samples(query: Query) -> Iterator[Problem]:
     for table in query.tree.find_all(exp.TableSample):
         if "end" in table.meta:
@@ -266,6 +275,7 @@ QUERY_RULES: tuple[Callable[[Query], Iterable[Problem]], ...] = (
     random_functions,
     functions_of_now,
     unordered_functions,
+    unbroken_ties,
     samples,
     not_in_subquery,
     like_without_start,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import check_unique, orderable, output
@@ -10,21 +12,29 @@ from velo_dagster.engine.inputs import visible
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.plan.project import PlannedInput
 from velo_dagster.sources.contract import ID
-from velo_dagster.sql.spark import Ties, has_ties, spark_select
+from velo_dagster.sql.spark import Ties, has_ties, spark_select, system_columns
+from velo_dagster.sql.statements import Query
 from velo_dagster.sql.validate import unordered_functions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+
+OPEN_WITHIN = "; rows that an order in a subquery leaves equal are not told apart"
 
 
 def full(work: Work, reason: str) -> Write:
-    rows = output(selected(work), work.plan.statement)
+    frame, remark = selected(work)
+    rows = output(frame, work.plan.statement)
     check_unique(rows, work.plan)
-    return replace_all(work, rows, reason)
+    return replace_all(work, rows, reason + remark)
 
 
-def selected(work: Work) -> DataFrame:
-    """The statement's SELECT over the inputs as they are now; rows that its order leaves equal are told apart."""
+def selected(work: Work) -> tuple[DataFrame, str]:
+    """The statement's SELECT over the inputs as they are now, rows that its order leaves equal told apart.
+
+    Beside it: where that could not be done.
+    """
     query, spark = work.plan.statement.query, work.spark
     ordered = any(unordered_functions(query))
     views: dict[str, str] = {}
@@ -35,20 +45,43 @@ def selected(work: Work) -> DataFrame:
         frames[one.name].createOrReplaceTempView(views[one.name])
     columns = {name: frame.columns for name, frame in frames.items()}
     times = {one.name: one.properties["event.time.field"] for one in work.plan.inputs if _has_time(one)}
-    result = run_sql(spark, spark_select(query, views, (), columns=columns, event_times=times), query)
+
+    def rendered(ties: Ties | None) -> str:
+        return spark_select(query, views, (), columns=columns, event_times=times, ties=ties)
+
+    result = run_sql(spark, rendered(None), query)
     if not has_ties(query):
-        return result
+        return result, ""
+    return _without_ties(spark, rendered, _ties(query, result, frames))
+
+
+def _ties(query: Query, result: DataFrame, frames: Mapping[str, DataFrame]) -> Ties:
     positions = [number for number, field in enumerate(result.schema, 1) if orderable(field.dataType)]
-    inputs = {
-        name: [field.name for field in frame.schema if orderable(field.dataType)] for name, frame in frames.items()
-    }
-    ties = Ties(positions, inputs)
-    return spark.sql(spark_select(query, views, (), columns=columns, event_times=times, ties=ties))
+    inputs = {name: _orderable(frame) for name, frame in frames.items()}
+    return Ties(positions, inputs, {name: frame.columns for name, frame in frames.items()}, system_columns(query))
+
+
+def _without_ties(spark: SparkSession, rendered: Callable[[Ties], str], ties: Ties) -> tuple[DataFrame, str]:
+    """Only Spark knows the types of a subquery's columns: where it refuses to sort by one, they are left alone."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        frame = spark.sql(rendered(ties))
+        frame.schema  # noqa: B018 - over Spark Connect, a query is looked at only when something is asked of it
+        return frame, ""
+    except AnalysisException:
+        return spark.sql(rendered(replace(ties, inner=False))), OPEN_WITHIN
 
 
 def in_source_order(rows: DataFrame) -> DataFrame:
-    """Rows in the order of their source, in one partition: what FIRST, LAST and the like see without an order."""
-    return rows.orderBy(ID).coalesce(1) if ID in rows.columns else rows
+    """Rows in one partition, in the order of their source, else in that of all their columns: what FIRST, LAST and the
+    like see without an order."""
+    order = [ID] if ID in rows.columns else [f"`{name}`" for name in sorted(_orderable(visible(rows)), key=str.lower)]
+    return rows.orderBy(*order).coalesce(1) if order else rows
+
+
+def _orderable(frame: DataFrame) -> list[str]:
+    return [field.name for field in frame.schema if orderable(field.dataType)]
 
 
 def _has_time(planned: PlannedInput) -> bool:
