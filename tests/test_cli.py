@@ -316,3 +316,12 @@ def test_load_with_a_blocked_table_loads_the_others(play: Play):
     state = play.command("status", ".", "--warehouse", "warehouse", "--json", "--select", "orders")
     found = json.loads(state.stdout)
     assert (found["state"], found["rows"], found["inputs"][0]["lag"], found["health"]) == ("ready", 2, 0, "ok")
+
+
+def test_an_unknown_column_of_a_query_is_told_at_its_place(capsys: pytest.CaptureFixture[str]):
+    write_table("things", VALUES)
+    assert run("query", "SELECT id,\n  t.`amuont` FROM things t") == 1
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "query:2:5: error Q602 There is no column 'amuont'.",
+        "  1. Did you mean amount or moment?",
+    ]

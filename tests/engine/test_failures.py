@@ -66,7 +66,7 @@ def test_a_query_by_spark_says_where(play: Play):
     play.loaded()
     done = play.command("query", "SELECT id,\n  hex(amont) AS h FROM orders", "--warehouse", "warehouse")
     assert done.returncode == 1
-    assert "query:2:7: error E114 There is no column 'amont'." in done.stderr
+    assert "query:2:7: error Q602 There is no column 'amont'." in done.stderr
     assert "Did you mean amount?" in done.stderr
 
 

@@ -93,7 +93,7 @@ def test_what_may_differ_is_left_to_spark(case: str, warehouse: Warehouse):
 def test_unknown_names_are_told_with_the_nearest(warehouse: Warehouse):
     with pytest.raises(UnknownTable, match=r"(?s)no table 'thngs'.*It holds others, things.*Perhaps you mean things"):
         query("SELECT * FROM thngs", warehouse)
-    with pytest.raises(UnknownColumn, match=r"(?s)no column 'amuont'.*Perhaps you mean amount"):
+    with pytest.raises(UnknownColumn, match=r"(?s)no column 'amuont'.*Did you mean amount"):
         query("SELECT amuont FROM things", warehouse)
 
 

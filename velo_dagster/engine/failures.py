@@ -42,14 +42,14 @@ PROPOSED = 5
 """How many names Spark proposes at most; with fewer, these are all there are."""
 
 
-def run_sql(spark: SparkSession, text: str, query: Query) -> DataFrame:
-    """`spark.sql`; what is wrong with the text is told at its place in the user's query."""
+def run_sql(spark: SparkSession, text: str, query: Query, *, no_column: str = "E114") -> DataFrame:
+    """`spark.sql`; what is wrong with the text is told at its place in the user's query. `no_column`: a code."""
     from pyspark.errors import AnalysisException
 
     try:
         return spark.sql(text)
     except AnalysisException as refused:
-        raise explained(refused, query, query.span, text=text) from refused
+        raise explained(refused, query, query.span, text=text, no_column=no_column) from refused
 
 
 @contextmanager
@@ -70,15 +70,17 @@ def as_velo_error(error: Exception, plan: TablePlan) -> VeloError:
     return made
 
 
-def explained(error: Exception, query: Query, span: Span, *, text: str | None = None, lead: str = "") -> VeloError:
+def explained(
+    error: Exception, query: Query, span: Span, *, text: str | None = None, lead: str = "", no_column: str = "E114"
+) -> VeloError:
     """What Spark said about `query`. `span` is the place if it has none; `text` what Spark was given, where known."""
     where = where_in(query, error, text)
     condition, parameters = _condition(error)
     kind = condition.partition(".")[0]
     if kind == "UNRESOLVED_COLUMN":
-        return _no_column(_parts(parameters["objectName"]), parameters.get("proposal", ""), where or span)
+        return _no_column(no_column, _parts(parameters["objectName"]), parameters.get("proposal", ""), where or span)
     if kind == "FIELD_NOT_FOUND":
-        return _no_column(_parts(parameters["fieldName"]), parameters.get("fields", ""), where or span)
+        return _no_column(no_column, _parts(parameters["fieldName"]), parameters.get("fields", ""), where or span)
     if kind == "UNRESOLVED_ROUTINE":
         return _no_function(".".join(_parts(parameters["routineName"])), where or span)
     return StatementFailed(f"{lead}{summary(error)}", where=where or span)
@@ -92,7 +94,7 @@ def _condition(error: Exception) -> tuple[str, Mapping[str, str]]:
     return error.getCondition() or "", error.getMessageParameters() or {}
 
 
-def _no_column(parts: Sequence[str], proposal: str, where: Span) -> StatementError:
+def _no_column(code: str, parts: Sequence[str], proposal: str, where: Span) -> StatementError:
     proposed = [_parts(name) for name in re.findall(r"(?:`(?:[^`]|``)+`\.?)+", proposal)]
     known = [names for names in proposed if not names[-1].startswith(HIDDEN_PREFIX)]
     # The relation is worth naming only where it is what is wrong.
@@ -103,7 +105,7 @@ def _no_column(parts: Sequence[str], proposal: str, where: Span) -> StatementErr
     steps = [f"Did you mean {' or '.join(similar)}?"] if similar else []
     listed = "There are" if len(proposed) < PROPOSED else "There are, among others,"
     steps += [f"{listed} {', '.join(names)}."] if names else []
-    return StatementError(problem("E114", f"There is no column '{name}'.", where, *steps))
+    return StatementError(problem(code, f"There is no column '{name}'.", where, *steps))
 
 
 def _no_function(name: str, where: Span) -> StatementError:

@@ -13,6 +13,7 @@ from velo_dagster.sql.names import quote
 from velo_dagster.sql.parse import parse_select
 from velo_dagster.sql.spark import spark_select
 from velo_dagster.sql.statements import InputRef, Query
+from velo_dagster.store.plain_select import UnknownColumn
 from velo_dagster.store.reader import ATTEMPT, OpenTable, open_named
 from velo_dagster.store.table import Warehouse
 
@@ -50,7 +51,7 @@ class SparkQuery:
             for view, table in self.views.items():
                 _create_view(spark, view, table)
             try:
-                return run_sql(spark, self.text, self.query).toArrow()
+                return run_sql(spark, self.text, self.query, no_column=UnknownColumn.code).toArrow()
             except PySparkException as error:
                 raise explained(error, self.query, self.query.span, lead="The query failed. ") from error
 

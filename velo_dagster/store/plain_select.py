@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from velo_dagster.errors import Terminal, VeloError
+from velo_dagster.errors import Span, Terminal, VeloError
 from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.problems import nearest
 from velo_dagster.store.plain_types import INTEGERS, NeedsSpark, Typed, alike, comparable, decimal, exact, literal, only
@@ -39,12 +39,16 @@ class UnknownColumn(Terminal, VeloError):
 
     code = "Q602"
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
+    def __init__(self, name: str, known: Sequence[str], where: Span | None) -> None:
         near = nearest(name, known)
-        super().__init__(
-            f"There is no column '{name}'. There are {', '.join(known)}.",
-            steps=[f"Perhaps you mean {' or '.join(near)}."] if near else (),
-        )
+        hint = [f"Did you mean {' or '.join(near)}?"] if near else []
+        super().__init__(f"There is no column '{name}'.", where=where, steps=[*hint, f"There are {', '.join(known)}."])
+
+
+def _place(column: exp.Column) -> Span | None:
+    """Where the column's name stands in the query; the parser notes the place of its last character."""
+    at = column.this.meta
+    return Span("query", at["line"], at["col"] - (at["end"] - at["start"])) if "col" in at else None
 
 
 @dataclass(frozen=True)
@@ -278,7 +282,8 @@ class _Translation:
         if not found and not node.table and node.name.lower() in self.aliases:
             raise NeedsSpark(f"'{node.name}' is an alias of the select list")
         if not found:
-            raise UnknownColumn(node.name, [column.name for relation in relations for column in relation.columns])
+            known = [column.name for relation in relations for column in relation.columns]
+            raise UnknownColumn(node.name, known, _place(node))
         if len(found) > 1:
             raise NeedsSpark(f"'{node.name}' is a column of several tables")
         return self._named(*found[0])[1]
