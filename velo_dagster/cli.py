@@ -278,7 +278,8 @@ def _read_project(path: Path, select: Sequence[str], names: Sequence[str]) -> tu
     chosen = [name.strip() for given in (*select, *names) for name in given.split(",") if name.strip()]
     if select and not chosen:
         raise click.UsageError("--select names no table.")
-    concerned = [name for name in chosen if name in project.blocked] or _unreadable(project, chosen)
+    blocked = {name.casefold() for name in project.blocked}
+    concerned = any(name.casefold() in blocked for name in chosen)
     say_problems(project, elsewhere=bool(chosen) and not concerned)
     return project, chosen if select else None
 
