@@ -345,12 +345,21 @@ class TestBounds:
         assert values(source, b, c) == [4] and values(source, None, c) == [1, 3, 4]
 
     def test_a_long_file_is_cut_into_parts(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(files_parts, "PART_BYTES", 100_000)
+        monkeypatch.setattr(files_parts, "LEAST_BYTES", 100_000)
         desk.write("a.csv", "id,name\n" + "".join(f'{n},"line\n{n}"\n' for n in range(50_000)))
         source = desk.source("a.csv")
         scan = source.scan(None, source.end(None))
-        assert len(scan.parts) > 5 and len(files_parts.grouped(scan.parts, 100_000)) > 1
+        assert len(scan.parts) > 5 and len(files_parts.grouped(scan.parts)) > 1
         assert [row[2] for row in rows(source, scan)] == list(range(50_000))
+
+    def test_a_long_file_is_cut_into_equal_parts(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One part more than cores can take at once, and all of them wait for the last one."""
+        monkeypatch.setattr(files_parts, "LEAST_BYTES", 100_000)
+        monkeypatch.setattr(files_parts, "TASKS", 8)
+        desk.write("a.csv", "id,name\n" + "".join(f"{n},line {n}\n" for n in range(500_000)))
+        source = desk.source("a.csv")
+        sizes = [part["bytes"] for part in source.scan(None, source.end(None)).parts]
+        assert len(sizes) == 8 and max(sizes) < 1.2 * min(sizes)
 
     def test_many_small_files_share_tasks(self) -> None:
         parts = [{"file": str(number), "bytes": 10} for number in range(50_000)]

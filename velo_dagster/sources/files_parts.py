@@ -6,6 +6,7 @@ A part is plain JSON: {file, kind, start, stop, bytes, entry}. `start` 0 is the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,24 +14,30 @@ from velo_dagster.sources.files_end import Opened
 from velo_dagster.sources.files_messages import named
 from velo_dagster.sources.files_position import Files, Range
 
-PART_BYTES = 32 * 1024 * 1024
-# Each task costs some tens of milliseconds; a file costs about as much as reading this many bytes.
-_FILE_COST = 64 * 1024
+# What a task reads: enough to be worth starting it, and to write files of a good size, yet no more than is lost easily.
+LEAST_BYTES = 32 * 1024 * 1024
+MOST_BYTES = 128 * 1024 * 1024
+# Several tasks per core, all of one size, so that no core waits long for the last one.
+TASKS = 4 * (os.cpu_count() or 2)
+# Opening a file costs about as much as reading this many bytes.
+_FILE_COST = 256 * 1024
 
 Part = Mapping[str, Any]
 
 
 def parts_of(ranges: Iterable[Range], until: Files, opened: Callable[[str], Opened]) -> Iterator[Part]:
     """The parts of all ranges; a long range of lines is cut where a record begins."""
+    ranges = tuple(ranges)
+    target = task_bytes(sum(_end(item, until) - item.start for item in ranges))
     for item in ranges:
         entry = until.entries[item.file]
-        stop = entry.size if item.stop is None else item.stop
+        stop = _end(item, until)
         pieces: Sequence[tuple[int, int | None]] = [(item.start, item.stop)]
-        if item.stop is not None and not entry.whole and stop - item.start > 2 * PART_BYTES:
+        if item.stop is not None and not entry.whole and stop - item.start > target:
             file = opened(item.file)
             with named(item.file):
                 first = file.format.body(file.open_, stop) if item.start == 0 else item.start
-                pieces = file.format.split(file.open_, first, stop, PART_BYTES)
+                pieces = file.format.split(file.open_, first, stop, target)
         for start, end in pieces:
             yield {
                 "file": item.file,
@@ -42,8 +49,18 @@ def parts_of(ranges: Iterable[Range], until: Files, opened: Callable[[str], Open
             }
 
 
-def grouped(parts: Iterable[Part], target: int = PART_BYTES) -> list[list[Part]]:
+def _end(item: Range, until: Files) -> int:
+    return until.entries[item.file].size if item.stop is None else item.stop
+
+
+def task_bytes(total: int) -> int:
+    """How many bytes one task should read where all of them together read so many."""
+    return min(max(-(-total // TASKS), LEAST_BYTES), MOST_BYTES)
+
+
+def grouped(parts: Sequence[Part]) -> list[list[Part]]:
     """Parts put together so that each group is about a task's worth of work."""
+    target = task_bytes(sum(part["bytes"] + _FILE_COST for part in parts))
     groups: list[list[Part]] = []
     room = 0
     for part in parts:

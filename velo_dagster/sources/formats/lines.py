@@ -22,7 +22,7 @@ from velo_dagster.sources.formats.types import Evidence, join_columns
 _BOM = b"\xef\xbb\xbf"
 _SAMPLE = 1024 * 1024
 _HEAD = 64 * 1024
-_SCAN = 16 * 1024 * 1024
+_SCAN = 4 * 1024 * 1024
 _NO_RECORDS = np.empty(0, np.int64)
 
 
@@ -107,11 +107,14 @@ class LineFormat(FileFormat):
     def split(self, open_: Open, start: int, stop: int | None, target: int) -> list[tuple[int, int | None]]:
         if not self.appendable or stop is None:
             return [(start, stop)]
-        cuts, last = [start], start
-        for border in self._borders(open_, self.first(open_, start), stop, target):
-            if border - last >= target * 7 // 8 and border < stop:
+        step = min(max(target // 8, _HEAD), _SCAN)
+        slack = min(step, target // 8) // 2
+        cuts, goal = [start], start + target
+        for border in self._borders(open_, self.first(open_, start), stop, target, step):
+            # The border nearest to the goal, and no crumbs at the end.
+            if border >= goal - slack and stop - border > slack:
                 cuts.append(border)
-                last = border
+                goal = max(goal + target, border + target // 2)
         return list(zip(cuts, [*cuts[1:], stop], strict=True))
 
     def limit(self, open_: Open, start: int, stop: int | None, records: int) -> tuple[int, int]:
@@ -229,13 +232,13 @@ class LineFormat(FileFormat):
         beginning += window.take(len(window.data) if end is None else end)[: _HEAD - len(beginning)]
         return Block(offset, window.at - offset, beginning.rstrip(b"\r\n"), _NO_RECORDS, _NO_RECORDS, reason)
 
-    def _borders(self, open_: Open, start: int, stop: int, target: int) -> Iterator[int]:
-        """Record borders in the range, about every `target` bytes or more often."""
+    def _borders(self, open_: Open, start: int, stop: int, target: int, step: int) -> Iterator[int]:
+        """Record borders in the range, about every `target` bytes; every `step` bytes where all is to be looked at."""
         if self.cutter.anywhere:
             for near in range(start + target, stop, target):
                 yield self._next_border(open_, near, stop)
             return
-        for block in self.blocks(open_, start, stop, size=min(max(target // 8, _HEAD), _SCAN), find=False):
+        for block in self.blocks(open_, start, stop, size=step, find=False):
             yield block.offset + block.size
 
     def _next_border(self, open_: Open, near: int, stop: int) -> int:
