@@ -8,7 +8,10 @@ from decimal import Decimal
 import pytest
 
 from tests.harness import Play
+from velo_dagster.engine.load import Loader
 from velo_dagster.engine.report import Outcome
+from velo_dagster.engine.source_load import LoadOptions
+from velo_dagster.store.table import Warehouse
 
 ORDERS = """
 CREATE TABLE orders AS SELECT * FROM file://data/orders*.csv;
@@ -336,3 +339,22 @@ def test_an_order_within_a_subquery_is_completed_where_its_columns_can_be_sorted
     assert play.rows("firsts") == Counter({(24,): 1}), "rows without a place in a source go by all their columns"
     assert "in a subquery" in reports["maps"].reason
     assert "in a subquery" not in reports["few"].reason
+
+
+def test_a_half_written_file_is_read_again_until_it_is_whole(play: Play):
+    """RetryWithBackoff: a load that meets a writer in the middle of a file waits for it, and loads all of it once."""
+    properties = '"failure_strategy" = "RetryWithBackoff", "wait.timeout" = "5m", "retry.interval" = "100ms"'
+    play.write("t.sql", f"CREATE TABLE t AS SELECT * FROM file://data/*.csv WITH ({properties});")
+    play.write("data/a.csv", "id,amount\n1,10\n2\n")
+    said: list[str] = []
+
+    def mend(message: str) -> None:
+        said.append(message)
+        if "Reading again" in message:
+            play.write("data/a.csv", "id,amount\n1,10\n2,20\n")
+
+    loader = Loader(play.project(), Warehouse(str(play.folder / play.warehouse)), play.engine, say=mend)
+    report = loader.load(loader.project.tables[0], LoadOptions())
+    assert report.error is None, report.error
+    assert play.rows("t") == Counter({(10, 1): 1, (20, 2): 1})
+    assert ["1 row can't be read." in message for message in said] == [True], said
