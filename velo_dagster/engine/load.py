@@ -174,6 +174,7 @@ class _TableLoad:
             mapped=select,
             system_columns=planned.system_columns,
             commit_point="commit" if landing is None else "landing-commit",
+            filters=landing is None and statement.query.tree.args.get("where") is not None,
             ordered=landing is None or ordered,
             declared=frozenset(column.name.lower() for column in statement.columns if landing is None),
             note=self._note,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+SMALL = 2
+"""Up to this many cores a machine is small."""
 
 
 class SparkDidNotStart(Terminal, VeloError):
@@ -170,7 +172,7 @@ def static_settings() -> dict[str, str]:
         "spark.driver.memory": f"{driver_memory_mb()}m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(java_options(os.cpu_count() or 2, os.environ)),
         "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": tempfile.gettempdir(),
         "spark.ui.showConsoleProgress": "false",
@@ -183,6 +185,21 @@ def static_settings() -> dict[str, str]:
 
 def static_settings_names() -> frozenset[str]:
     return frozenset({"spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.catalogImplementation"})
+
+
+def java_options(cores: int, environ: Mapping[str, str]) -> list[str]:
+    """How the JVM logs, and reads Arrow batches without checking every access: ours are well-formed.
+
+    On a small machine also the collector that needs no core of its own, unless the user chose one: it takes a third
+    less memory there than the JVM's own choice, for the same time.
+    """
+    options = [
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "-Darrow.enable_unsafe_memory_access=true",
+        "-Darrow.enable_null_check_for_get=false",
+    ]
+    chosen = any("GC" in environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
+    return options if chosen or cores > SMALL else [*options, "-XX:+UseSerialGC"]
 
 
 def driver_memory_mb() -> int:
