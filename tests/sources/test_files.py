@@ -346,6 +346,7 @@ class TestBounds:
 
     def test_a_long_file_is_cut_into_parts(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files_parts, "LEAST_BYTES", 100_000)
+        monkeypatch.setattr(files_parts, "TASKS", 8)
         desk.write("a.csv", "id,name\n" + "".join(f'{n},"line\n{n}"\n' for n in range(50_000)))
         source = desk.source("a.csv")
         scan = source.scan(None, source.end(None))

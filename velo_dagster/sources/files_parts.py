@@ -18,7 +18,7 @@ from velo_dagster.sources.files_position import Files, Range
 LEAST_BYTES = 32 * 1024 * 1024
 MOST_BYTES = 128 * 1024 * 1024
 # Several tasks per core, all of one size, so that no core waits long for the last one.
-TASKS = 4 * (os.cpu_count() or 2)
+TASKS = 2 * (os.cpu_count() or 2)
 # Opening a file costs about as much as reading this many bytes.
 _FILE_COST = 256 * 1024
 

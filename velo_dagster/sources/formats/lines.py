@@ -234,12 +234,25 @@ class LineFormat(FileFormat):
 
     def _borders(self, open_: Open, start: int, stop: int, target: int, step: int) -> Iterator[int]:
         """Record borders in the range, about every `target` bytes; every `step` bytes where all is to be looked at."""
-        if self.cutter.anywhere:
+        if self._ends_anywhere(open_, start, stop):
             for near in range(start + target, stop, target):
                 yield self._next_border(open_, near, stop)
             return
         for block in self.blocks(open_, start, stop, size=step, find=False):
             yield block.offset + block.size
+
+    def _ends_anywhere(self, open_: Open, start: int, stop: int) -> bool:
+        """Whether every line end of the range is a record's end: always, or because no byte there says otherwise."""
+        if self.cutter.anywhere:
+            return True
+        with self.open(open_) as file:
+            file.seek(start)
+            left = stop - start
+            while data := file.read(min(left, _SCAN)):
+                if any(mark in data for mark in self.cutter.marks):
+                    return False
+                left -= len(data)
+        return True
 
     def _next_border(self, open_: Open, near: int, stop: int) -> int:
         """The first record border at or behind a place, where every line end is one."""
@@ -254,7 +267,7 @@ class LineFormat(FileFormat):
 
     def _last_border(self, open_: Open, start: int, stop: int | None, final: bool) -> int:
         """Behind the last record that ends before `stop`."""
-        if self.cutter.anywhere and self.appendable and stop is not None:
+        if self.appendable and stop is not None and self._ends_anywhere(open_, start, stop):
             return self._last_line_end(open_, start, stop)
         at = start
         for block in self.blocks(open_, self.first(open_, start), stop, size=_SCAN, final=final, find=False):

@@ -36,9 +36,11 @@ class Cut:
 
 
 class Cutter(Protocol):
-    """Finds records. `anywhere`: every line end is a record's end, so that one can start looking in any place."""
+    """Finds records. `anywhere`: every line end is a record's end, so that one can start looking in any place; it is
+    also where none of the `marks` stands."""
 
     anywhere: bool
+    marks: tuple[bytes, ...]
 
     def cut(self, data: bytes, final: bool) -> Cut:
         """All records. `final`: nothing follows, so an unterminated last record counts if its form is whole."""
@@ -57,6 +59,7 @@ class LineCutter:
     """One record per line; empty lines are records only where `keep_empty` says so."""
 
     anywhere = True
+    marks = ()
 
     def __init__(self, keep_empty: bool) -> None:
         self.keep_empty = keep_empty
@@ -80,6 +83,8 @@ class CsvCutter:
     def __init__(self, delimiter: str, quote: str | None) -> None:
         self.delimiter = ord(delimiter)
         self.quote = None if quote is None else quote.encode()
+        # A CR may be a line end, or half of one.
+        self.marks = (b"\r",) if self.quote is None else (b"\r", self.quote)
         self._record = None if quote is None else _record_pattern(delimiter, quote)
 
     def cut(self, data: bytes, final: bool) -> Cut:
