@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _GLOB = re.compile(r"([\\*?\[\]{}])")
+# What a URI leaves as it is.
+_PLAIN = re.compile(r"[A-Za-z0-9/._-]+")
 _AT, _NAME = "_velo_at", "_velo_file"
 # Spark knows that its own columns are never NULL; ids from other formats are not told apart that way.
 _ID_TYPE = "STRUCT<file: STRING, at: BIGINT>"
@@ -71,7 +73,7 @@ class ParquetRead:
         written = _by_column(file_schema)
         paths = [_GLOB.sub(r"\\\1", f"{self.base}/{name}") for name in files]
         raw = spark.read.parquet(*paths).withColumns(
-            {_AT: f.col("_metadata.row_index"), _NAME: _relative(f.col("_metadata.file_path"), self.base)}
+            {_AT: f.col("_metadata.row_index"), _NAME: _relative(f.col("_metadata.file_path"), self.base, files)}
         )
         if start:
             raw = raw.where(f.col(_AT) >= start)
@@ -154,10 +156,14 @@ def _fault(value: Column, held: Column, given: str, name: str, type_: str) -> Co
     return f.when(value.isNotNull() & ~exact, reason)
 
 
-def _relative(path: Column, base: str) -> Column:
-    """The file's name below the base, from the URI that Spark gives it."""
+def _relative(path: Column, base: str, files: Sequence[str]) -> Column:
+    """The file's name below the base, from the URI that Spark gives it: made for every row, so as cheaply as it goes."""
     from pyspark.sql import functions as f
 
+    if len(files) == 1:
+        return f.lit(files[0])
+    if all(_PLAIN.fullmatch(name) for name in (base, *files)):
+        return f.substring(path, f.instr(path, f"{base}/") + len(base) + 1, f.length(path))
     # A plus sign stands for itself in a path, but url_decode takes it for a blank.
     plain = f.url_decode(f.regexp_replace(f.regexp_replace(path, r"^file:/+", "/"), r"\+", "%2B"))
     return f.substring(plain, f.lit(len(base) + 2), f.length(plain))
