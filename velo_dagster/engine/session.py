@@ -64,6 +64,8 @@ def base_settings() -> dict[str, str]:
         "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
         "spark.databricks.delta.retentionDurationCheck.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Places in files are all different: a dictionary of them is only made to be thrown away.
+        "parquet.enable.dictionary#_velo_id.at": "false",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * (os.cpu_count() or 2)),
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",

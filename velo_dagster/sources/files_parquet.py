@@ -157,7 +157,7 @@ def _fault(value: Column, held: Column, given: str, name: str, type_: str) -> Co
 
 
 def _relative(path: Column, base: str, files: Sequence[str]) -> Column:
-    """The file's name below the base, from the URI that Spark gives it: made for every row, so as cheaply as it goes."""
+    """The file's name below the base, from the URI that Spark gives it: made for every row, so as cheaply as can be."""
     from pyspark.sql import functions as f
 
     if len(files) == 1:
