@@ -84,7 +84,7 @@ class CsvCutter:
         self.delimiter = ord(delimiter)
         self.quote = None if quote is None else quote.encode()
         # A CR may be a line end, or half of one.
-        self.marks = (b"\r",) if self.quote is None else (b"\r", self.quote)
+        self.marks: tuple[bytes, ...] = (b"\r",) if self.quote is None else (b"\r", self.quote)
         self._record = None if quote is None else _record_pattern(delimiter, quote)
 
     def cut(self, data: bytes, final: bool) -> Cut:
