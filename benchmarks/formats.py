@@ -72,9 +72,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 def compare(label: str, name: str, data: bytes, rows: int, plain: Callable[[bytes], int]) -> None:
     format_ = open_format(name, FormatOptions())
-    schema = [
-        (column, evidence.type()) for column, evidence in format_.sample(lambda: io.BytesIO(data), 0, len(data)).items()
-    ]
+    found = format_.sample(lambda: io.BytesIO(data), 0, len(data), {})
+    schema = [(column, evidence.type()) for column, evidence in found.columns.items()]
 
     def ours() -> int:
         batches = format_.batches(lambda: io.BytesIO(data), 0, len(data), None, schema, frozenset(), "fail")

@@ -358,3 +358,33 @@ def test_a_half_written_file_is_read_again_until_it_is_whole(play: Play):
     assert report.error is None, report.error
     assert play.rows("t") == Counter({(10, 1): 1, (20, 2): 1})
     assert ["1 row can't be read." in message for message in said] == [True], said
+
+
+def test_a_bare_decimal_keeps_all_digits_however_they_come(play: Play):
+    """A value with more digits than the first ones would be called bad, though the declaration takes any."""
+    play.write("a.sql", "CREATE TABLE a (x DECIMAL, y STRING) AS SELECT * FROM file://a.csv;")
+    play.write("a.csv", "x,y\n1,a\n2.5,b\n")
+    play.loaded()
+    play.append("a.csv", "3.125,c\n")
+    play.loaded()
+    rows = [(Decimal("1.000"), "a"), (Decimal("2.500"), "b"), (Decimal("3.125"), "c")]
+    assert play.rows("a") == Counter(rows)
+        {(Decimal("1.000"), "a"): 1, (Decimal("2.500"), "b"): 1, (Decimal("3.125"), "c"): 1}
+    )
+    play.append("a.csv", "none,d\n")
+    error = play.load()["a"].error
+    assert error is not None and "a.csv:5: 'none' in column 'x' is not a DECIMAL(38,18)" in str(error)
+    assert sum(play.rows("a").values()) == 3, "the table is as it was"
+
+
+@pytest.mark.parametrize("file", ["a.csv", "a.jsonl"])
+def test_a_bad_row_says_nothing_about_types(play: Play, file: str):
+    """A row that is left out would make a column text for all others, if it stands where a sample is taken."""
+    with_ = "WITH ('failure_strategy' = 'LogAndContinue')"
+    play.write("a.sql", f"CREATE TABLE a (x INT) AS SELECT * FROM file://{file} {with_};")
+    rows = [("1", "10"), ('"none"', '"text"'), ("2", "20")]
+    play.write("a.csv", "x,z\n" + "".join(f"{x},{z}\n" for x, z in rows))
+    play.write("a.jsonl", "".join(f'{{"x": {x}, "z": {z}}}\n' for x, z in rows))
+    play.loaded()
+    assert play.rows("a") == Counter({(1, 10): 1, (2, 20): 1})
+    assert play.rows("a") == play.reloaded().rows("a")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
@@ -25,7 +26,7 @@ from velo_dagster.sources.files_parquet import FileSchema, ParquetRead, has_nano
 from velo_dagster.sources.files_parts import Part, parts_of
 from velo_dagster.sources.files_position import Entry, Files, between, removed_condition
 from velo_dagster.sources.files_read import BAD_ROWS_SHOWN, Reading, columns_of
-from velo_dagster.sources.files_schema import Columns, join_all, make_schema, shown_order, typed_columns
+from velo_dagster.sources.files_schema import Columns, held_types, join_all, make_schema, shown_order, typed_columns
 from velo_dagster.sql.properties import resolve
 
 if TYPE_CHECKING:
@@ -281,15 +282,23 @@ class FileSource(Source):
             seen = join_all(reading.open_part(part).sample() for part in _some(scan.parts))
         except OSError as error:
             raise self._from_system(error) from error
-        return self._made(scan, known, seen)
+        return self._made(scan, known, seen, self.declared)
 
     def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
         from velo_dagster.sources.files_spark import survey_parts
 
         by_spark, by_arrow = self._readers(scan)
-        found = survey_parts(spark, self._reading(()), by_arrow) if by_arrow else []
         typed = [typed_columns(self._typed(part["file"])) for part in by_spark]
-        schema = self._made(scan, known, join_all([*typed, *(columns_of(group) for group in found)]))
+        held = held_types(self.declared, ())
+        while True:
+            reading = replace(self._reading(()), declared=held)
+            found = survey_parts(spark, reading, by_arrow) if by_arrow else []
+            seen = join_all([*typed, *(columns_of(group) for group in found)])
+            schema = self._made(scan, known, seen, self.declared | held)
+            if held_types(self.declared, schema).keys() <= held.keys():
+                break
+            # A bare DECIMAL has values that are no numbers: these are the bad rows to look for.
+            held |= held_types(self.declared, schema)
         bad = [BadRow(*row) for group in found for row in group["bad"]]
         count = sum(group["bad_count"] for group in found)
         if by_spark:
@@ -329,7 +338,7 @@ class FileSource(Source):
             raise self._from_system(error) from error
 
     def _parquet(self, schema: Schema, mark_bad: bool, system_columns: Sequence[str]) -> ParquetRead:
-        declared = frozenset(name.lower() for name in self.declared)
+        declared = frozenset(name.lower() for name in held_types(self.declared, schema))
         return ParquetRead(str(self.location.base), schema, declared, mark_bad, system_columns)
 
     def _typed(self, name: str) -> FileSchema:
@@ -340,13 +349,13 @@ class FileSource(Source):
         except OSError as error:
             raise self._from_system(error) from error
 
-    def _made(self, scan: Scan, known: Schema, seen: Columns) -> Schema:
+    def _made(self, scan: Scan, known: Schema, seen: Columns, declared: Mapping[str, str]) -> Schema:
         # A JSON record may leave out any field; a file with a header that lacks a declared column is another matter.
         names_itself = any(_by_key(part["kind"]) for part in scan.parts[:1])
         return make_schema(
             known,
             seen,
-            self.declared,
+            declared,
             self.properties["schema.evolution"],
             shown=scan.names,
             add_declared=names_itself or not (known or seen),
@@ -354,11 +363,12 @@ class FileSource(Source):
 
     def _reading(self, schema: Schema) -> Reading:
         names = {field.name.lower() for field in schema}
+        held = held_types(self.declared, schema)
         return Reading(
             base=str(self.location.base),
             settings=self.settings,
             columns=tuple((field.name, field.type) for field in schema),
-            declared={name: type_ for name, type_ in self.declared.items() if not schema or name.lower() in names},
+            declared={name: type_ for name, type_ in held.items() if not schema or name.lower() in names},
             mark_bad=self.marks_bad_rows,
         )
 

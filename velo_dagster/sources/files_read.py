@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -117,7 +117,7 @@ class OpenPart:
             typed = self.format.typed_schema(self.open_)
             if typed is not None:
                 return typed_columns(typed)
-            return self._named(self.format.sample(self.open_, *self.range))
+            return self._named(self._seen(self.format.sample).columns)
 
     def survey(self) -> dict[str, Any]:
         """All of the part's records, as plain JSON: what is in which column, the bad rows and their places."""
@@ -133,19 +133,24 @@ class OpenPart:
         }
 
     def _surveyed(self) -> FileSurvey:
+        found = self._seen(self.format.survey)
+        columns = {column_names([name])[0].lower() for name in found.columns}
+        return found if self.names or len(columns) == len(found.columns) else self._with_doubles(found)
+
+    def _seen(self, look: Callable[[Open, int, int | None, Mapping[str, str]], FileSurvey]) -> FileSurvey:
         """Declared types hold for every spelling of a column's name, and the file alone knows which there are."""
         declared = {name.lower(): type_ for name, type_ in self.reading.declared.items()}
         if self.names:
             pairs = zip(self.written_names, self.names, strict=True)
             spelled = {written: declared[name.lower()] for written, name in pairs if name.lower() in declared}
-            return self.format.survey(self.open_, *self.range, spelled)
+            return look(self.open_, *self.range, spelled)
         spelled = dict(self.reading.declared)
         while True:
-            found = self.format.survey(self.open_, *self.range, spelled)
+            found = look(self.open_, *self.range, spelled)
             columns = {name: column_names([name])[0].lower() for name in found.columns}
             more = {name: declared[low] for name, low in columns.items() if low in declared and name not in spelled}
             if not more:
-                return found if len(set(columns.values())) == len(columns) else self._with_doubles(found)
+                return found
             spelled |= more
 
     def _with_doubles(self, found: FileSurvey) -> FileSurvey:

@@ -104,6 +104,9 @@ def join_seen(a: Evidence | str | None, b: Evidence | str | None) -> Evidence | 
     return join_types(type_of(a), type_of(b))
 
 
+WIDEST = "DECIMAL(38,18)"
+
+
 def make_schema(
     known: Schema,
     seen: Columns,
@@ -118,20 +121,42 @@ def make_schema(
     `shown` are the columns that files show first, in order. `add_declared` makes declared columns that were not seen
     columns of the source too.
     """
-    fixed = {name.lower(): type_ for name, type_ in declared.items() if type_.strip().upper() != "DECIMAL"}
+    fixed = {name.lower(): type_ for name, type_ in declared.items() if not _is_bare(type_)}
+    bare = {name.lower() for name in declared} - fixed.keys()
     here = {name.lower(): value for name, value in seen.items()}
-    fields = [
-        Field(field.name, fixed.get(field.name.lower()) or _widen(field.type, here.get(field.name.lower())))
-        for field in known
-    ]
-    had = {field.name.lower() for field in known}
-    unknown = [(name, value) for name, value in seen.items() if name.lower() not in had]
-    new = [Field(name, fixed.get(name.lower()) or type_of(value)) for name, value in unknown]
+
+    def field(name: str, least: str | None) -> Field:
+        low = name.lower()
+        return Field(name, fixed.get(low) or (_some_decimal(least) if low in bare else least))
+
+    fields = [field(one.name, _widen(one.type, here.get(one.name.lower()))) for one in known]
+    had = {one.name.lower() for one in known}
+    new = [field(name, type_of(value)) for name, value in seen.items() if name.lower() not in had]
     if known and new:
         new = _evolved(new, evolution)
-    have = had | {field.name.lower() for field in new}
-    extra = [Field(name, type_) for name, type_ in declared.items() if add_declared and name.lower() not in have]
+    have = had | {one.name.lower() for one in new}
+    extra = [field(name, None) for name in declared if add_declared and name.lower() not in have]
     return arranged((*fields, *new, *extra), shown, declared)
+
+
+def held_types(declared: Mapping[str, str], schema: Schema) -> dict[str, str]:
+    """The types that values are held against: those declared. A bare DECIMAL is whatever holds the values, so it is one
+    of them only where some value is no number at all."""
+    widest = {field.name.lower() for field in schema if field.type == WIDEST}
+    return {
+        name: WIDEST if _is_bare(type_) else type_
+        for name, type_ in declared.items()
+        if not _is_bare(type_) or name.lower() in widest
+    }
+
+
+def _is_bare(type_: str) -> bool:
+    return type_.strip().upper() == "DECIMAL"
+
+
+def _some_decimal(type_: str | None) -> str | None:
+    """The type of a column that is declared as a bare DECIMAL: the least that holds its values, if they are numbers."""
+    return type_ if type_ is None or type_ in ("BIGINT", "DOUBLE") or type_.startswith("DECIMAL") else WIDEST
 
 
 def _evolved(new: list[Field], evolution: str) -> list[Field]:

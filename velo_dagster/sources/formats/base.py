@@ -191,8 +191,8 @@ class FileFormat(ABC):
         """Behind that many records, and how many there were if there are fewer."""
 
     @abstractmethod
-    def sample(self, open_: Open, start: int, stop: int | None) -> dict[str, Evidence]:
-        """Evidence from a look at some records, by column in the order of turning up; bad ones are passed over."""
+    def sample(self, open_: Open, start: int, stop: int | None, declared: Mapping[str, str]) -> FileSurvey:
+        """What a survey of only some of the records finds."""
 
     @abstractmethod
     def survey(self, open_: Open, start: int, stop: int | None, declared: Mapping[str, str]) -> FileSurvey:

@@ -117,32 +117,40 @@ class CsvFormat(LineFormat):
     def _typed(
         self, records: Records, parsed: _Parsed, columns: Sequence[tuple[str, pa.DataType]], declared: frozenset[str]
     ) -> tuple[list[pa.Array], _Misfits]:
-        """The columns under their types, and which values do not fit a declared one."""
+        """The columns under their types, and which values do not fit a declared one.
+
+        Declared ones first: a row that does not fit them is bad, and says nothing about the types of others.
+        """
         count = len(parsed.index)
-        arrays: list[pa.Array] = []
+        arrays: dict[str, pa.Array] = {}
         misfits = _Misfits(count)
-        for name, type_ in columns:
+        for name, type_ in sorted(columns, key=lambda column: column[0] not in declared):
             texts = parsed.columns.get(name)
             if texts is None or pa.types.is_null(type_):
-                arrays.append(pa.nulls(count, type_))
-                self._expect_nulls(records, parsed, name, texts)
+                arrays[name] = pa.nulls(count, type_)
+                self._expect_nulls(records, parsed, name, texts, misfits.fit)
                 continue
-            array, here = convert.convert(texts, type_, name in declared)
-            if here is not None and name not in declared:
-                raise _misfit(records, parsed, name, texts, int(np.argmax(here)))
-            misfits.add(name, type_, here)
-            arrays.append(array)
+            arrays[name], here = convert.convert(texts, type_, name in declared)
+            if name in declared:
+                misfits.add(name, type_, here)
+            elif here is not None and (here & misfits.fit).any():
+                raise _misfit(records, parsed, name, texts, int(np.argmax(here & misfits.fit)))
         if not self.options.ignore_unknown:
             known = {name for name, _ in columns}
             for name, texts in parsed.columns.items():
                 if name not in known:
-                    self._expect_nulls(records, parsed, name, texts)
-        return arrays, misfits
+                    self._expect_nulls(records, parsed, name, texts, misfits.fit)
+        return [arrays[name] for name, _ in columns], misfits
 
-    def _expect_nulls(self, records: Records, parsed: _Parsed, name: str, texts: pa.Array | None) -> None:
+    def _expect_nulls(
+        self, records: Records, parsed: _Parsed, name: str, texts: pa.Array | None, fit: convert.Mask
+    ) -> None:
         """A column without a type, or not in the schema, must hold nothing yet."""
-        if texts is not None and texts.null_count < len(texts):
-            raise _misfit(records, parsed, name, texts, texts.is_valid().index(True).as_py())
+        if texts is None or texts.null_count == len(texts):
+            return
+        filled = texts.is_valid().to_numpy(zero_copy_only=False) & fit
+        if filled.any():
+            raise _misfit(records, parsed, name, texts, int(np.argmax(filled)))
 
     def _parse(self, records: Records, names: Sequence[str]) -> _Parsed:
         count = len(records.at)

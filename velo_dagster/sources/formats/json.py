@@ -158,14 +158,14 @@ class JsonLinesFormat(LineFormat):
         return _Read(arrays, records.at[kept], bad)
 
     def _fitted(self, record: Mapping[str, Any], columns: Sequence[Column]) -> tuple[list[Any], Column | None]:
-        """The record's values under the columns' types, and the first column whose value does not fit."""
-        row: list[Any] = []
-        for column in columns:
-            value = record.get(column.name)
-            row.append(json_values.fit(value, column.type, column.declared, self.options.ignore_unknown))
-            if row[-1] is DOES_NOT_FIT:
-                return row, column
-        return row, None
+        """The record's values under the columns' types, and a column whose value does not fit: the first declared one,
+        since then the record is bad, and says nothing about the types of others."""
+        row = [
+            json_values.fit(record.get(column.name), column.type, column.declared, self.options.ignore_unknown)
+            for column in columns
+        ]
+        misfits = [column for column, value in zip(columns, row, strict=True) if value is DOES_NOT_FIT]
+        return row, next((column for column in misfits if column.declared), misfits[0] if misfits else None)
 
     def _expect_known(self, record: Mapping[str, Any], columns: Sequence[Column], offset: int) -> None:
         """A field that is in no column makes a new one, even one without a type: all is to be read again."""

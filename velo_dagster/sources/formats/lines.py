@@ -17,7 +17,6 @@ import numpy as np
 from velo_dagster.sources.formats.base import BadRow, BrokenFile, FileFormat, FileSurvey, FormatOptions, Open, Tail
 from velo_dagster.sources.formats.records import Cut, Cutter, Offsets
 from velo_dagster.sources.formats.streams import is_ascii_based, opened
-from velo_dagster.sources.formats.types import Evidence, join_columns
 
 _BOM = b"\xef\xbb\xbf"
 _SAMPLE = 1024 * 1024
@@ -126,17 +125,17 @@ class LineFormat(FileFormat):
             at, left = block.offset + block.size, left - count
         return at, records - left
 
-    def sample(self, open_: Open, start: int, stop: int | None) -> dict[str, Evidence]:
+    def sample(self, open_: Open, start: int, stop: int | None, declared: Mapping[str, str]) -> FileSurvey:
         names, first = self.names(open_), self.first(open_, start)
         starts = [(first, _SAMPLE)]
         if self.appendable and self.cutter.anywhere and stop is not None and stop - first > 4 * _SAMPLE:
             starts += [(self._next_border(open_, (first + stop) // 2, stop), _SAMPLE // 4)]
-        columns: dict[str, Evidence] = {}
+        found = FileSurvey()
         for begin, size in starts:
             block = next(self.blocks(open_, begin, stop, size=size), None)
             if block is not None and not block.broken:
-                columns = join_columns(columns, self.observe(self.records(block), names, {}).columns)
-        return columns
+                found = found.join(self.observe(self.records(block), names, declared))
+        return found
 
     def survey(self, open_: Open, start: int, stop: int | None, declared: Mapping[str, str]) -> FileSurvey:
         names = self.names(open_)

@@ -76,13 +76,13 @@ class TypedFormat(FileFormat):
         end = min(self._stop(open_, stop), start + records)
         return end, end - start
 
-    def sample(self, open_: Open, start: int, stop: int | None) -> dict[str, Evidence]:
+    def sample(self, open_: Open, start: int, stop: int | None, declared: Mapping[str, str]) -> FileSurvey:
         """The file's own types as evidence; no row is looked at."""
-        return {name: evidence_of(to_arrow(text)) for name, text in self.typed_schema(open_)}
+        own = {name: evidence_of(to_arrow(text)) for name, text in self.typed_schema(open_)}
+        return FileSurvey({name: evidence for name, evidence in own.items() if name not in declared})
 
     def survey(self, open_: Open, start: int, stop: int | None, declared: Mapping[str, str]) -> FileSurvey:
-        seen = self.sample(open_, start, stop)
-        found = FileSurvey({name: evidence for name, evidence in seen.items() if name not in declared})
+        found = self.sample(open_, start, stop, declared)
         own = self.typed_schema(open_)
         columns = [(name, to_arrow(declared.get(name, text))) for name, text in own]
         for first, batch in self._batches(open_, start, stop):
