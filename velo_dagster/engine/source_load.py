@@ -274,10 +274,18 @@ class _Attempt:
         self.job.source.verify(scan, until)
         self.job.source.acknowledge(until)
         crash_point("after-acknowledge")
-        # Without an observation all that was read was written.
-        counted = observation.get if observation is not None else {"rows": made.rows_changed}
+        counted = self._counted(observation, made)
         outcome = Outcome.BULK if self.mode == "bulk" else Outcome.INCREMENT
         return SourceOutcome(outcome, made, int(counted["rows"]), self._notes(), self._skipped(counted))
+
+    def _counted(self, observation: Observation | None, made: Record) -> Mapping[str, Any]:
+        """What was counted on the way. Without an observation, all that was read was written."""
+        found = observation.get if observation is not None else {}
+        if observation is not None and "rows" not in found:
+            # Over Spark Connect what is observed below SQL text is not told.
+            label = self.job.source.label
+            self.job.note(f"{label}: Spark does not say how many rows were read or left out; written ones are counted.")
+        return found if "rows" in found else {"rows": made.rows_changed}
 
     def _skipped(self, counted: Mapping[str, Any]) -> int:
         """How many bad rows the committed load left out; nobody would know of them otherwise."""
@@ -339,7 +347,9 @@ class _Attempt:
         if not rows:
             return earlier
         crash_point("before-rejected-commit")
-        frame = self.session.spark.createDataFrame(rows, bad.schema)
+        # A schema that has been with the client comes back with collations over Spark Connect; casts take them away.
+        made = self.session.spark.createDataFrame(rows, bad.schema)
+        frame = made.select(*(f.col(name).cast("STRING").alias(name) for name in made.columns))
         _append_always(self.job.rejected, self.session.spark, frame, self.id)
         crash_point("after-rejected-commit")
         return earlier | {self.id: len(rows)}

@@ -46,7 +46,7 @@ def read_rows(
         carried[ERROR] = ERROR_TYPE
     rows = _by_tasks(spark, reading, parts, _rows_of, carried)
     names = [*(field.name for field in schema), *system_columns, ID, ERROR]
-    return rows if list(carried) == names else rows.select(*(_column(name, carried) for name in names))
+    return rows.select(*(_column(name, carried) for name in names))
 
 
 def survey_parts(spark: SparkSession, reading: Reading, parts: Sequence[Part]) -> list[dict[str, Any]]:
@@ -55,11 +55,13 @@ def survey_parts(spark: SparkSession, reading: Reading, parts: Sequence[Part]) -
     return [json.loads(row["found"]) for row in sorted(found, key=lambda row: row["number"])]
 
 
-def _column(name: str, carried: Iterable[str]) -> Column:
+def _column(name: str, carried: Mapping[str, str]) -> Column:
     from pyspark.sql import functions as f
 
     if name in carried:
-        return f.col(quote(name))
+        # Over Spark Connect the text of a schema becomes types with a collation, which no other reader of Delta knows;
+        # the text of a cast does not. Where the types are the same already, Spark takes the cast away.
+        return f.col(quote(name)).cast(carried[name]).alias(name)
     return (f.lit(None).cast(ERROR_TYPE) if name == ERROR else f.lit(None)).alias(name)
 
 

@@ -1,0 +1,75 @@
+"""A small history, loaded over Spark Connect; run by `test_connect.py` in a process of its own.
+
+A process has either the classic API or Connect: `python -m tests.engine.over_connect FOLDER URL`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.harness import Play
+from velo_dagster.engine.session import base_settings
+
+STATEMENTS = """
+CREATE TABLE orders AS SELECT * FROM file://d/*.csv WHERE v > 0;
+CREATE TABLE latest AS SELECT k PRIMARY KEY, v FROM file://d/*.csv;
+CREATE TABLE totals AS SELECT k, COUNT(*) AS n, SUM(v) AS s FROM orders GROUP BY k;
+CREATE TABLE named AS SELECT o.k, n.name FROM orders o JOIN file://names.jsonl n ON o.k = n.k;
+CREATE TABLE good (k INT, v INT) AS SELECT * FROM file://bad.csv WITH ('failure_strategy' = 'SendToDLQ');
+"""
+ORDERS = "(SELECT * FROM read_csv('{data}/d/*.csv', types = {'k': 'BIGINT', 'v': 'DECIMAL(18,1)'}) WHERE v > 0)"
+QUERIES = {
+    "orders": f"SELECT k, v FROM {ORDERS}",
+    "totals": f"SELECT k, COUNT(*) AS n, SUM(v) AS s FROM {ORDERS} GROUP BY k",
+    "named": f"SELECT o.k, n.name FROM {ORDERS} o JOIN read_json('{{data}}/names.jsonl') n ON o.k = n.k",
+}
+
+
+class ConnectEngine:
+    """Sessions of a server that somebody else runs."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        session = SparkSession.builder.remote(self.url).create()
+        for key, value in base_settings().items():
+            session.conf.set(key, value)
+        yield session
+        session.stop()
+
+    def stop(self) -> None:
+        pass
+
+
+def check(play: Play, latest: dict[int, float]) -> None:
+    play.loaded()
+    for name, query in QUERIES.items():
+        assert play.rows(name) == play.duckdb(query), name
+    assert {int(k): float(v) for k, v in play.rows("latest")} == latest
+    assert [tuple(map(int, row)) for row in play.rows("good")] == [(1, 1)]
+    assert sum(play.rejected("good").values()) == 1
+
+
+def main(folder: str, url: str) -> None:
+    play = Play(Path(folder), ConnectEngine(url))
+    play.write("tables.sql", STATEMENTS)
+    play.write("d/a.csv", "k,v\n1,10\n2,20\n1,-1\n")
+    play.write("names.jsonl", '{"k":1,"name":"one"}\n')
+    play.write("bad.csv", "k,v\n1,1\nx,2\n")
+    check(play, {1: -1, 2: 20})
+    play.append("d/a.csv", "2,25.5\n3,30\n")
+    play.append("names.jsonl", '{"k":3,"name":"three"}\n')
+    check(play, {1: -1, 2: 25.5, 3: 30})
+    play.write("d/a.csv", "k,v\n9,9\n")
+    check(play, {9: 9})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
