@@ -154,6 +154,25 @@ class FileSurvey:
         )
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Columns to read: their types, the null type while undecided; which are declared; and the names that the file's
+    columns are to have, if not its own."""
+
+    names: tuple[str, ...] | None
+    columns: Sequence[tuple[str, pa.DataType]]
+    declared: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Records read: columns of the good ones, their offsets, and the bad ones."""
+
+    arrays: Sequence[pa.Array]
+    at: Any
+    bad: Sequence[BadRow]
+
+
 class FileFormat(ABC):
     """Reads files of one format. `appendable`: the file grows at its end, and can be read from any record's start."""
 
@@ -199,6 +218,9 @@ class FileFormat(ABC):
         """Evidence from all records, and the bad ones; declared columns are held against their types."""
 
     @abstractmethod
+    def read(self, open_: Open, start: int, stop: int | None, wanted: Wanted) -> Iterator[Rows]:
+        """The records as the wanted columns; a column that the file lacks is NULL."""
+
     def batches(
         self,
         open_: Open,
@@ -211,9 +233,14 @@ class FileFormat(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """The records as the schema's columns, then `_at`, `_error` and `_text`.
 
-        `names` overrides the file's own column names by position. A column that the file lacks is NULL; one without a
-        type comes as Arrow's null type. A bad record that is marked has NULL columns, its reason and its text.
+        `names` overrides the file's own column names by position. A column without a type comes as Arrow's null type.
+        A bad record that is marked has NULL columns, its reason and its text.
         """
+        wanted = Wanted(names, arrow_columns(schema), declared)
+        emitter = Emitter(wanted.columns, on_bad)
+        for rows in self.read(open_, start, stop, wanted):
+            yield from emitter.good(rows.arrays, rows.at)
+            yield from emitter.bad(rows.bad)
 
     def typed_schema(self, open_: Open) -> list[tuple[str, str]] | None:
         """The columns and Spark types that the file itself declares; None if it declares none."""

@@ -8,7 +8,7 @@ not even where there is only one column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -20,19 +20,17 @@ import pyarrow.csv
 from velo_dagster.sources.formats import convert
 from velo_dagster.sources.formats.base import (
     BadRow,
-    Columns,
-    Emitter,
     FileSurvey,
     FormatOptions,
     Misfit,
-    OnBad,
     Open,
-    arrow_columns,
+    Rows,
+    Wanted,
     clip,
     surveyed,
 )
 from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
-from velo_dagster.sources.formats.lines import LineFormat, Records, broken_row
+from velo_dagster.sources.formats.lines import LineFormat, Records
 from velo_dagster.sources.formats.records import CsvCutter
 
 Texts = Mapping[str, pa.Array]
@@ -91,32 +89,18 @@ class CsvFormat(LineFormat):
         bad = parsed.bad + misfits.rows(records, parsed)
         return surveyed(columns, bad, len(records.at) + len(records.bad))
 
-    def batches(
-        self,
-        open_: Open,
-        start: int,
-        stop: int | None,
-        names: tuple[str, ...] | None,
-        schema: Columns,
-        declared: frozenset[str],
-        on_bad: OnBad,
-    ) -> Iterator[pa.RecordBatch]:
-        columns = arrow_columns(schema)
-        emitter = Emitter(columns, on_bad)
-        names = names or self.names(open_)
-        for block in self.blocks(open_, self.first(open_, start), stop):
-            if block.broken:
-                yield from emitter.bad([broken_row(block)])
-                continue
-            records = self.records(block)
-            parsed = self._parse(records, names)
-            arrays, misfits = self._typed(records, parsed, columns, declared)
-            yield from emitter.good([misfits.drop(array) for array in arrays], records.at[parsed.index][misfits.fit])
-            yield from emitter.bad(parsed.bad + misfits.rows(records, parsed))
+    def reader(self, open_: Open, wanted: Wanted) -> Callable[[Records], Rows]:
+        names = wanted.names or self.names(open_)
 
-    def _typed(
-        self, records: Records, parsed: _Parsed, columns: Sequence[tuple[str, pa.DataType]], declared: frozenset[str]
-    ) -> tuple[list[pa.Array], _Misfits]:
+        def read(records: Records) -> Rows:
+            parsed = self._parse(records, names)
+            arrays, misfits = self._typed(records, parsed, wanted)
+            at = records.at[parsed.index][misfits.fit]
+            return Rows([misfits.drop(array) for array in arrays], at, parsed.bad + misfits.rows(records, parsed))
+
+        return read
+
+    def _typed(self, records: Records, parsed: _Parsed, wanted: Wanted) -> tuple[list[pa.Array], _Misfits]:
         """The columns under their types, and which values do not fit a declared one.
 
         Declared ones first: a row that does not fit them is bad, and says nothing about the types of others.
@@ -124,23 +108,23 @@ class CsvFormat(LineFormat):
         count = len(parsed.index)
         arrays: dict[str, pa.Array] = {}
         misfits = _Misfits(count)
-        for name, type_ in sorted(columns, key=lambda column: column[0] not in declared):
+        for name, type_ in sorted(wanted.columns, key=lambda column: column[0] not in wanted.declared):
             texts = parsed.columns.get(name)
             if texts is None or pa.types.is_null(type_):
                 arrays[name] = pa.nulls(count, type_)
                 self._expect_nulls(records, parsed, name, texts, misfits.fit)
                 continue
-            arrays[name], here = convert.convert(texts, type_, name in declared)
-            if name in declared:
+            arrays[name], here = convert.convert(texts, type_, name in wanted.declared)
+            if name in wanted.declared:
                 misfits.add(name, type_, here)
             elif here is not None and (here & misfits.fit).any():
                 raise _misfit(records, parsed, name, texts, int(np.argmax(here & misfits.fit)))
         if not self.options.ignore_unknown:
-            known = {name for name, _ in columns}
+            known = {name for name, _ in wanted.columns}
             for name, texts in parsed.columns.items():
                 if name not in known:
                     self._expect_nulls(records, parsed, name, texts, misfits.fit)
-        return [arrays[name] for name, _ in columns], misfits
+        return [arrays[name] for name, _ in wanted.columns], misfits
 
     def _expect_nulls(
         self, records: Records, parsed: _Parsed, name: str, texts: pa.Array | None, fit: convert.Mask

@@ -7,7 +7,7 @@ on down to a few lines, which are read value by value (`json_values`): one odd l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,14 +16,12 @@ import pyarrow as pa
 from velo_dagster.sources.formats import json_values
 from velo_dagster.sources.formats.base import (
     BadRow,
-    Columns,
-    Emitter,
     FileSurvey,
     FormatOptions,
     Misfit,
-    OnBad,
     Open,
-    arrow_columns,
+    Rows,
+    Wanted,
     clip,
     surveyed,
 )
@@ -31,7 +29,7 @@ from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
 from velo_dagster.sources.formats.json_columns import Column, ColumnReader, evidence_of
 from velo_dagster.sources.formats.json_values import NotARecord
 from velo_dagster.sources.formats.lexical import DOES_NOT_FIT
-from velo_dagster.sources.formats.lines import Block, LineFormat, Records, broken_row
+from velo_dagster.sources.formats.lines import Block, LineFormat, Records
 from velo_dagster.sources.formats.records import LineCutter, Offsets
 from velo_dagster.sources.formats.types import NOTHING, Evidence, join_columns
 
@@ -40,15 +38,6 @@ _GUESS = 32
 _ODD = 4
 _BLANK = 32
 _FIRST = 64 * 1024
-
-
-@dataclass(frozen=True)
-class _Read:
-    """Records read: columns of the good ones, their offsets, and the bad ones."""
-
-    arrays: list[pa.Array]
-    at: Any
-    bad: list[BadRow]
 
 
 class JsonLinesFormat(LineFormat):
@@ -103,31 +92,14 @@ class JsonLinesFormat(LineFormat):
             found = found.join(here)
         return found
 
-    def batches(
-        self,
-        open_: Open,
-        start: int,
-        stop: int | None,
-        names: tuple[str, ...] | None,
-        schema: Columns,
-        declared: frozenset[str],
-        on_bad: OnBad,
-    ) -> Iterator[pa.RecordBatch]:
-        typed = arrow_columns(schema)
-        columns = [Column(name, type_, name in declared) for name, type_ in typed]
+    def reader(self, open_: Open, wanted: Wanted) -> Callable[[Records], Rows]:
+        columns = [Column(name, type_, name in wanted.declared) for name, type_ in wanted.columns]
         reader = ColumnReader(columns, self.options.ignore_unknown)
-        emitter = Emitter(typed, on_bad)
-        for block in self.blocks(open_, self.first(open_, start), stop):
-            if block.broken:
-                yield from emitter.bad([broken_row(block)])
-                continue
-            read = self._read(self.records(block), columns, reader)
-            yield from emitter.good(read.arrays, read.at)
-            yield from emitter.bad(read.bad)
+        return lambda records: self._read(records, columns, reader)
 
-    def _read(self, records: Records, columns: Sequence[Column], reader: ColumnReader) -> _Read:
+    def _read(self, records: Records, columns: Sequence[Column], reader: ColumnReader) -> Rows:
         pieces = [
-            _Read([pa.nulls(0, column.type) for column in columns], records.at[:0], records.bad),
+            Rows([pa.nulls(0, column.type) for column in columns], records.at[:0], records.bad),
             *_in_pieces(
                 len(records.at),
                 lambda low, high: _read_at_once(records, low, high, reader),
@@ -135,12 +107,12 @@ class JsonLinesFormat(LineFormat):
             ),
         ]
         if len(pieces) == 2:
-            return replace(pieces[1], bad=records.bad + pieces[1].bad)
+            return replace(pieces[1], bad=[*records.bad, *pieces[1].bad])
         arrays = [pa.concat_arrays(parts) for parts in zip(*(piece.arrays for piece in pieces), strict=True)]
         bad = [row for piece in pieces for row in piece.bad]
-        return _Read(arrays, np.concatenate([piece.at for piece in pieces]), bad)
+        return Rows(arrays, np.concatenate([piece.at for piece in pieces]), bad)
 
-    def _read_each(self, records: Records, low: int, high: int, columns: Sequence[Column]) -> _Read:
+    def _read_each(self, records: Records, low: int, high: int, columns: Sequence[Column]) -> Rows:
         rows: list[list[Any]] = []
         kept: list[int] = []
         bad: list[BadRow] = []
@@ -155,7 +127,7 @@ class JsonLinesFormat(LineFormat):
             else:
                 raise Misfit(misfit.name, int(records.at[index]), json_values.text_of(record[misfit.name]))
         arrays = [pa.array([row[place] for row in rows], column.type) for place, column in enumerate(columns)]
-        return _Read(arrays, records.at[kept], bad)
+        return Rows(arrays, records.at[kept], bad)
 
     def _fitted(self, record: Mapping[str, Any], columns: Sequence[Column]) -> tuple[list[Any], Column | None]:
         """The record's values under the columns' types, and a column whose value does not fit: the first declared one,
@@ -235,11 +207,11 @@ def _in_pieces(count: int, at_once: Callable[[int, int], T | None], each: Callab
             pieces += [(middle, high), (low, middle)]
 
 
-def _read_at_once(records: Records, low: int, high: int, reader: ColumnReader) -> _Read | None:
+def _read_at_once(records: Records, low: int, high: int, reader: ColumnReader) -> Rows | None:
     read = reader.read(*_lines(records, low, high))
     if read is None or len(read[1].keys() - reader.names):
         return None
-    return _Read(read[0], records.at[low:high], [])
+    return Rows(read[0], records.at[low:high], [])
 
 
 def _lines(records: Records, low: int, high: int) -> tuple[bytes, Offsets, Offsets]:

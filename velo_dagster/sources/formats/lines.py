@@ -8,13 +8,23 @@ forgotten quote does not swallow the rest of the file. What is bad follows from 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
 
-from velo_dagster.sources.formats.base import BadRow, BrokenFile, FileFormat, FileSurvey, FormatOptions, Open, Tail
+from velo_dagster.sources.formats.base import (
+    BadRow,
+    BrokenFile,
+    FileFormat,
+    FileSurvey,
+    FormatOptions,
+    Open,
+    Rows,
+    Tail,
+    Wanted,
+)
 from velo_dagster.sources.formats.records import Cut, Cutter, Offsets
 from velo_dagster.sources.formats.streams import is_ascii_based, opened
 
@@ -76,6 +86,10 @@ class LineFormat(FileFormat):
     @abstractmethod
     def observe(self, records: Records, names: tuple[str, ...], declared: Mapping[str, str]) -> FileSurvey:
         """The evidence and the bad rows of one block."""
+
+    @abstractmethod
+    def reader(self, open_: Open, wanted: Wanted) -> Callable[[Records], Rows]:
+        """What reads the records of one block."""
 
     @abstractmethod
     def is_whole(self, open_: Open, record: bytes) -> bool:
@@ -149,6 +163,11 @@ class LineFormat(FileFormat):
             found = found.join(replace(here, bad_rows=tuple(sorted(rows, key=lambda row: row.offset))))
             lines += 1 if block.broken else block.data.count(b"\n")
         return found
+
+    def read(self, open_: Open, start: int, stop: int | None, wanted: Wanted) -> Iterator[Rows]:
+        read = self.reader(open_, wanted)
+        for block in self.blocks(open_, self.first(open_, start), stop):
+            yield Rows([], _NO_RECORDS, [broken_row(block)]) if block.broken else read(self.records(block))
 
     def head(self, open_: Open) -> tuple[bytes, int | None]:
         """The bytes before the first record, and where they end; None while they are not complete."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -10,19 +10,17 @@ import pyarrow as pa
 from velo_dagster.sources.formats import convert, types
 from velo_dagster.sources.formats.base import (
     BadRow,
-    Columns,
-    Emitter,
     FileSurvey,
     FormatOptions,
     Misfit,
-    OnBad,
     Open,
-    arrow_columns,
+    Rows,
+    Wanted,
     clip,
     surveyed,
 )
 from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
-from velo_dagster.sources.formats.lines import LineFormat, Records, broken_row
+from velo_dagster.sources.formats.lines import LineFormat, Records
 from velo_dagster.sources.formats.records import LineCutter
 
 VALUE = "value"
@@ -56,35 +54,23 @@ class TextFormat(LineFormat):
             bad += _convert(records, to_arrow(declared[VALUE]))[2]
         return surveyed(columns, bad, count + len(records.bad))
 
-    def batches(
-        self,
-        open_: Open,
-        start: int,
-        stop: int | None,
-        names: tuple[str, ...] | None,
-        schema: Columns,
-        declared: frozenset[str],
-        on_bad: OnBad,
-    ) -> Iterator[pa.RecordBatch]:
-        columns = arrow_columns(schema)
-        emitter = Emitter(columns, on_bad)
-        own = (names or (VALUE,))[0]
-        type_ = dict(columns).get(own, pa.null())
-        for block in self.blocks(open_, self.first(open_, start), stop):
-            if block.broken:
-                yield from emitter.bad([broken_row(block)])
-                continue
-            records = self.records(block)
+    def reader(self, open_: Open, wanted: Wanted) -> Callable[[Records], Rows]:
+        own = (wanted.names or (VALUE,))[0]
+        type_ = dict(wanted.columns).get(own, pa.null())
+
+        def read(records: Records) -> Rows:
             if pa.types.is_null(type_):
                 array, at, bad = pa.nulls(len(records.at)), records.at, []
                 if len(at) and not self.options.ignore_unknown:
                     raise Misfit(own, int(at[0]), _texts(records)[0].as_py())
             else:
                 array, at, bad = _convert(records, type_)
-            if bad and own not in declared:
+            if bad and own not in wanted.declared:
                 raise Misfit(own, bad[0].offset, bad[0].text)
-            yield from emitter.good([array if name == own else pa.nulls(len(at), other) for name, other in columns], at)
-            yield from emitter.bad(records.bad + bad)
+            arrays = [array if name == own else pa.nulls(len(at), other) for name, other in wanted.columns]
+            return Rows(arrays, at, records.bad + bad)
+
+        return read
 
 
 def _convert(records: Records, type_: pa.DataType) -> tuple[pa.Array, np.ndarray, list[BadRow]]:

@@ -18,15 +18,13 @@ from velo_dagster.sources.formats import convert, types
 from velo_dagster.sources.formats.base import (
     BadRow,
     BrokenFile,
-    Columns,
-    Emitter,
     FileFormat,
     FileSurvey,
     Misfit,
-    OnBad,
     Open,
+    Rows,
     Tail,
-    arrow_columns,
+    Wanted,
     clip,
     surveyed,
 )
@@ -90,27 +88,14 @@ class TypedFormat(FileFormat):
             found = found.join(surveyed({}, bad, batch.num_rows))
         return found
 
-    def batches(
-        self,
-        open_: Open,
-        start: int,
-        stop: int | None,
-        names: tuple[str, ...] | None,
-        schema: Columns,
-        declared: frozenset[str],
-        on_bad: OnBad,
-    ) -> Iterator[pa.RecordBatch]:
-        columns = arrow_columns(schema)
-        emitter = Emitter(columns, on_bad)
-        known = {name for name, _ in columns}
+    def read(self, open_: Open, start: int, stop: int | None, wanted: Wanted) -> Iterator[Rows]:
+        known = {name for name, _ in wanted.columns}
         for first, batch in self._batches(open_, start, stop):
-            if names is not None:
-                batch = batch.rename_columns(list(names))
+            if wanted.names is not None:
+                batch = batch.rename_columns(list(wanted.names))
             if not self.options.ignore_unknown:
                 _expect_known(first, batch, known)
-            arrays, at, bad = _typed(first, batch, columns, declared)
-            yield from emitter.good(arrays, at)
-            yield from emitter.bad(bad)
+            yield Rows(*_typed(first, batch, wanted.columns, wanted.declared))
 
     def _batches(self, open_: Open, start: int, stop: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         with self._file(open_) as file:
