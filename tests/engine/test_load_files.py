@@ -386,3 +386,53 @@ def test_a_bad_row_says_nothing_about_types(play: Play, file: str):
     play.loaded()
     assert play.rows("a") == Counter({(1, 10): 1, (2, 20): 1})
     assert play.rows("a") == play.reloaded().rows("a")
+
+
+@pytest.mark.parametrize("added", ["007", "1.5", "n/a"])
+def test_a_column_spelled_anew_widens_all_the_same(play: Play, added: str):
+    """A file that sorts first and writes ID for id would hide that a type became wider: 007 would be kept as 7."""
+    play.write(
+        "t.sql",
+        "CREATE TABLE t AS SELECT * FROM file://d/*.csv; "
+        "CREATE TABLE k AS SELECT id PRIMARY KEY, x FROM file://d/*.csv; "
+        "CREATE TABLE s AS SELECT max(x) AS m FROM file://d/*.csv;",
+    )
+    play.write("d/m.csv", "id,x\n1,12\n2,3\n")
+    play.loaded()
+    play.write("d/a.csv", f"ID,X\n3,{added}\n")
+    play.loaded()
+    fresh = play.reloaded()
+    for name in "tks":
+        assert play.rows(name) == fresh.rows(name), name
+        assert play.table(name).schema == fresh.table(name).schema, name
+
+
+def test_a_bad_row_of_a_bare_decimal_says_nothing_about_types(play: Play):
+    """The sample would take its text for a column's type, and its field for a column, and an increment would not."""
+    with_ = "WITH ('failure_strategy' = 'LogAndContinue')"
+    play.write("t.sql", f"CREATE TABLE t (a DECIMAL) AS SELECT * FROM file://d/*.jsonl {with_};")
+    play.write("d/a.jsonl", '{"id":1,"a":1.5,"c":2}\n')
+    play.loaded()
+    play.append("d/a.jsonl", '{"id":2,"a":"n/a","c":"text","new":1}\n')
+    play.loaded()
+    fresh = play.reloaded()
+    assert play.rows("t") == fresh.rows("t") and play.table("t").schema == fresh.table("t").schema
+    assert "new" not in play.table("t").column_names
+
+
+def test_names_that_others_hide_are_read(play: Play):
+    """Spark passes over _x.parquet without a word; fields may be called what we call things, or have a backtick."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    play.write(
+        "t.sql",
+        "CREATE TABLE t AS SELECT * FROM file://d/{_x,y}.parquet; CREATE TABLE n AS SELECT * FROM file://a.csv;",
+    )
+    play.write("a.csv", "_at,_error,_text,a`b\n1,2,3,4\n")
+    (play.folder / "d").mkdir()
+    parquet.write_table(pa.table({"v": [1, 2]}), play.folder / "d" / "_x.parquet")
+    parquet.write_table(pa.table({"v": [3]}), play.folder / "d" / "y.parquet")
+    play.loaded()
+    assert play.rows("t") == Counter([(1,), (2,), (3,)])
+    assert play.rows("n") == Counter([(1, 2, 3, 4)])

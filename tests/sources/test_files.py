@@ -84,7 +84,8 @@ def rows(source: FileSource, scan: Scan, schema: Schema | None = None) -> list[t
         for batch in reading.open_part(part).batches():
             for row in batch.to_pylist():
                 values = [row[field.name] for field in schema]
-                found.append((part["file"], row["_at"], *([row["_error"]] if row["_error"] else values)))
+                shown = [row["_velo_reason"]] if row["_velo_reason"] else values
+                found.append((part["file"], row["_velo_at"], *shown))
     return sorted(found, key=lambda row: row[:2])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.errors import DuplicateKey, InexactCast
 from velo_dagster.plan.project import TablePlan
-from velo_dagster.sql.names import sanitise_all
+from velo_dagster.sql.names import quote, sanitise_all
 from velo_dagster.sql.statements import Column, CreateTableAs
 from velo_dagster.store.table import HIDDEN
 
@@ -38,7 +38,7 @@ def _declared(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
             raise _mismatch(statement, shown)
         named = dict(zip(shown, statement.columns, strict=True))
     return frame.select(
-        *[_exactly(frame, name, named[name]) if name in named else frame[name] for name in frame.columns]
+        *[_exactly(frame, name, named[name]) if name in named else frame[quote(name)] for name in frame.columns]
     )
 
 
@@ -46,7 +46,7 @@ def storable(frame: DataFrame) -> DataFrame:
     """The frame with columns that hold only NULLs, and so have no type yet, as text: Delta stores no column without."""
     from pyspark.sql import functions as f
 
-    typed = [f.col(f"`{field.name}`").cast(_decided(field.dataType)).alias(field.name) for field in frame.schema]
+    typed = [f.col(quote(field.name)).cast(_decided(field.dataType)).alias(field.name) for field in frame.schema]
     decided = all(_decided(field.dataType) == field.dataType for field in frame.schema)
     return frame if decided else frame.select(*typed)
 
@@ -91,7 +91,7 @@ def _exactly(frame: DataFrame, name: str, column: Column) -> SparkColumn:
 
     given = frame.schema[name].dataType
     target = _bare_decimal(given) if column.type.upper() == "DECIMAL" else column.type
-    value = frame[name]
+    value = frame[quote(name)]
     if given.simpleString() == target.lower().replace(", ", ","):
         return value.alias(column.name)
     cast = value.cast(target)

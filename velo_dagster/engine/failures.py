@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOISE = re.compile(r"\n(JVM stacktrace|== SQL|== DataFrame ==|\s+at |Caused by:|Driver stacktrace|Traceback).*", re.S)
+SAME_LINE = re.compile(r"\s*Traceback \(most recent call last\):?.*", re.S)
 STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.S)
 CAUSE = re.compile(r"^(?:Caused by: )[\w.$]+: ([^\n]+)", re.M)
 HIDDEN_NAMES = re.compile(r", `_velo_\w+`|`_velo_\w+`, ")
-PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.M)
+PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.M)
 OTHER_MODE = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" to "false" to bypass this error\.')
 UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n([^\n]*)\n( *)(\^+)")
 PROPOSED = 5
@@ -204,11 +205,13 @@ def summary(error: Exception) -> str:
     '[DIVIDE_BY_ZERO] Division by zero.'
     >>> summary(ValueError("A worker failed:\\nTraceback (most recent call last):\\n  File x\\nOSError: disk on fire"))
     'A worker failed: OSError: disk on fire'
+    >>> summary(ValueError("[P] Failed: Traceback (most recent call last):\\n  File x\\nOSError: disk on fire\\n"))
+    '[P] Failed: OSError: disk on fire'
     """
     whole = str(error)
     text = NOISE.sub("", whole).strip()
     named = re.search(r"(?:Exception|Error): (\[[A-Z_.]+\][^\n]*)", text)
-    said = HIDDEN_NAMES.sub("", STATE.sub("", named.group(1) if named else text)).strip()
+    said = SAME_LINE.sub("", HIDDEN_NAMES.sub("", STATE.sub("", named.group(1) if named else text))).strip()
     python = PYTHON.findall(whole)
     if python and python[-1] not in said:
         # What a source raised in a worker says more than what the JVM made of it.

@@ -232,8 +232,8 @@ class _Attempt:
 
     def _declared_moved(self, known: Schema) -> str:
         """Why declared columns are no longer those columns of the source that the committed rows have them from."""
-        before, now = [column.name for column in known], [column.name for column in self.schema]
-        by_name = self.job.declared.intersection(name.lower() for name in now)
+        before, now = ([column.name.lower() for column in one] for one in (known, self.schema))
+        by_name = self.job.declared.intersection(now)
         return "" if by_name or not self.job.declared or now[: len(before)] == before else COLUMNS_MOVED
 
     def _surveyed(self, scan: Scan, known: Schema) -> Schema:
@@ -396,8 +396,11 @@ def _schema(record: Record) -> Schema:
 
 def _widened(known: Schema, schema: Schema) -> str:
     """Why the committed rows no longer have the types they would have if all had come at once; empty if they have."""
-    now: dict[str, Any] = {column.name: column.type for column in schema}
-    changed = [column for column in known if column.name in now and now[column.name] != column.type]
+    # A column is the same in whatever case a file spells it.
+    now: dict[str, Any] = {column.name.lower(): column.type for column in schema}
+    changed = [(column, now[column.name.lower()]) for column in known if column.name.lower() in now]
     return "; ".join(
-        f"column {column.name} became {now[column.name]} (was {column.type or 'only NULLs'})" for column in changed
+        f"column {column.name} became {type_} (was {column.type or 'only NULLs'})"
+        for column, type_ in changed
+        if type_ != column.type
     )

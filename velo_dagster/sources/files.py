@@ -277,28 +277,37 @@ class FileSource(Source):
     # -- what is in it ------------------------------------------------------------------------------------------------
 
     def schema(self, scan: Scan, known: Schema) -> Schema:
-        reading = self._reading(())
+        some = _some(scan.parts)
         try:
-            seen = join_all(reading.open_part(part).sample() for part in _some(scan.parts))
+            return self._schema_of(
+                scan, known, lambda reading: join_all(reading.open_part(part).sample() for part in some)
+            )
         except OSError as error:
             raise self._from_system(error) from error
-        return self._made(scan, known, seen, self.declared)
+
+    def _schema_of(self, scan: Scan, known: Schema, look: Callable[[Reading], Columns]) -> Schema:
+        """The schema that a look at records gives. A bare DECIMAL holds them to nothing at first; if it has values that
+        are no numbers, these are bad rows, and another look leaves them out."""
+        held = held_types(self.declared, ())
+        while True:
+            schema = self._made(scan, known, look(replace(self._reading(()), declared=held)), self.declared | held)
+            more = held_types(self.declared, schema)
+            if more.keys() <= held.keys():
+                return schema
+            held |= more
 
     def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
         from velo_dagster.sources.files_spark import survey_parts
 
         by_spark, by_arrow = self._readers(scan)
         typed = [typed_columns(self._typed(part["file"])) for part in by_spark]
-        held = held_types(self.declared, ())
-        while True:
-            reading = replace(self._reading(()), declared=held)
-            found = survey_parts(spark, reading, by_arrow) if by_arrow else []
-            seen = join_all([*typed, *(columns_of(group) for group in found)])
-            schema = self._made(scan, known, seen, self.declared | held)
-            if held_types(self.declared, schema).keys() <= held.keys():
-                break
-            # A bare DECIMAL has values that are no numbers: these are the bad rows to look for.
-            held |= held_types(self.declared, schema)
+        found: list[dict[str, Any]] = []
+
+        def look(reading: Reading) -> Columns:
+            found[:] = survey_parts(spark, reading, by_arrow) if by_arrow else []
+            return join_all([*typed, *(columns_of(group) for group in found)])
+
+        schema = self._schema_of(scan, known, look)
         bad = [BadRow(*row) for group in found for row in group["bad"]]
         count = sum(group["bad_count"] for group in found)
         if by_spark:
@@ -329,8 +338,9 @@ class FileSource(Source):
     def _is_for_spark(self, name: str) -> bool:
         try:
             path = self.location.path(name)
-            # Spark's listing takes what stands before a colon for the scheme of a URI.
-            if ":" in str(path):
+            # Spark's listing takes what stands before a colon for the scheme of a URI, and passes over files that are
+            # hidden by their names, without a word, even if they are asked for.
+            if ":" in str(path) or path.name.startswith(("_", ".")) or path.name.endswith("._COPYING_"):
                 return False
             with messages.named(path), self._open(name) as file:
                 return not has_nanoseconds(file)

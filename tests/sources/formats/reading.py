@@ -26,7 +26,7 @@ def rows_of(
     """All rows in the order of their offsets, good and bad."""
     batches = format_.batches(opener(data), start, stop, None, schema, declared, on_bad)
     rows = [row for batch in batches for row in batch.to_pylist()]
-    return sorted(rows, key=lambda row: row["_at"])
+    return sorted(rows, key=lambda row: row["_velo_at"])
 
 
 def schema_of(survey: FileSurvey) -> list[tuple[str, str | None]]:

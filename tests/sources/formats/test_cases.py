@@ -37,9 +37,10 @@ def check(format_: FileFormat, data: bytes, case: dict[str, Any]) -> None:
     assert [[row.offset, row.line, row.reason, row.text] for row in survey.bad_rows] == bad
     assert (survey.bad_count, survey.records) == (len(bad), len(bad) + len(case["rows"]))
     rows = rows_of(format_, data, list(types.items()))
-    good = [row for row in rows if row["_error"] is None]
+    good = [row for row in rows if row["_velo_reason"] is None]
     assert [[plain(row[name]) for name in types] for row in good] == case["rows"]
-    marked = [[row["_at"], row["_error"], row["_text"]] for row in rows if row["_error"] is not None]
+    names = ("_velo_at", "_velo_reason", "_velo_text")
+    marked = [[row[name] for name in names] for row in rows if row["_velo_reason"] is not None]
     assert marked == [[offset, reason, text] for offset, _, reason, text in bad]
 
 

@@ -51,14 +51,14 @@ def test_a_value_that_does_not_fit_its_declared_type_makes_its_row_bad() -> None
     data = b"a,b,c\n1,x,1.25\n2,y,1.255\nz,y,1\n007,w,+3\n"
     schema = [("a", "INT"), ("b", "STRING"), ("c", "DECIMAL(10,2)")]
     rows = rows_of(CSV, data, [*schema], declared=frozenset({"a", "c"}))
-    assert [(row["a"], row["b"], row["c"], row["_error"], row["_text"]) for row in rows] == [
+    assert [(row["a"], row["b"], row["c"], row["_velo_reason"], row["_velo_text"]) for row in rows] == [
         (1, "x", Decimal("1.25"), None, None),
         (None, None, None, "'1.255' in column 'c' is not a DECIMAL(10,2)", "2,y,1.255"),
         (None, None, None, "'z' in column 'a' is not a INT", "z,y,1"),
         (7, "w", Decimal("3.00"), None, None),
     ]
     survey = CSV.survey(opener(data), 0, None, {"a": "INT", "c": "DECIMAL(10,2)"})
-    assert [row.offset for row in survey.bad_rows] == [row["_at"] for row in rows if row["_error"]]
+    assert [row.offset for row in survey.bad_rows] == [row["_velo_at"] for row in rows if row["_velo_reason"]]
     assert survey.records == 4
     with pytest.raises(BadRecord) as caught:
         rows_of(CSV, data, [*schema], declared=frozenset({"a", "c"}), on_bad="fail")

@@ -105,7 +105,7 @@ def test_deep_nesting_ends_a_record_not_the_process(depth: int) -> None:
     deep = b'{"a":1,"b":' + b"[" * depth + b"]" * depth + b"}\n"
     rows = rows_of(open_format("jsonl", FormatOptions()), b'{"a":1}\n' * 300 + deep, [("a", "BIGINT"), ("b", None)])
     assert len(rows) == 301
-    assert rows[-1]["_error"] == (None if depth == 150 else "nested more than 200 levels deep")
+    assert rows[-1]["_velo_reason"] == (None if depth == 150 else "nested more than 200 levels deep")
 
 
 def test_a_new_field_is_a_misfit_unless_told_to_ignore() -> None:
@@ -125,14 +125,14 @@ def test_a_new_field_is_a_misfit_unless_told_to_ignore() -> None:
 def test_a_passed_over_field_does_not_make_a_bad_record_good() -> None:
     data = b'{"a":1,"b":NaN}\n'
     rows = rows_of(open_format("jsonl", FormatOptions(ignore_unknown=True)), data, [("a", "BIGINT")])
-    assert rows[0]["_error"] == "NaN is not JSON"
+    assert rows[0]["_velo_reason"] == "NaN is not JSON"
 
 
 def test_a_value_that_does_not_fit_its_declared_type_makes_its_row_bad() -> None:
     data = b'{"a":1,"b":1}\n{"a":"x","b":2}\n{"a":"3","b":3}\n'
     format_ = open_format("jsonl", FormatOptions())
     rows = rows_of(format_, data, [("a", "INT"), ("b", "BIGINT")], declared=frozenset({"a"}))
-    assert [(row["a"], row["b"], row["_error"]) for row in rows] == [
+    assert [(row["a"], row["b"], row["_velo_reason"]) for row in rows] == [
         (1, 1, None),
         (None, None, "'x' in column 'a' is not a INT"),
         (3, 3, None),
@@ -174,7 +174,7 @@ def test_elements_keep_their_place_in_the_file() -> None:
     data = b'\xef\xbb\xbf[\n  {"a": 1},\n  {"a": 2}\n]\n'
     format_ = JsonArrayFormat(FormatOptions())
     rows = rows_of(format_, data, [("a", "BIGINT")])
-    assert [(row["a"], row["_at"]) for row in rows] == [(1, data.index(b'{"a": 1')), (2, data.index(b'{"a": 2'))]
+    assert [(row["a"], row["_velo_at"]) for row in rows] == [(1, data.index(b'{"a": 1')), (2, data.index(b'{"a": 2'))]
     offset, count = format_.limit(opener(data), 0, None, 1)
     assert count == 1
     assert [row["a"] for row in rows_of(format_, data, [("a", "BIGINT")], start=offset)] == [2]
@@ -183,7 +183,7 @@ def test_elements_keep_their_place_in_the_file() -> None:
 @pytest.mark.parametrize("data", [b'[{"a":1},,{"a":2}]', b'[,{"a":2}]', b'[{"a":2},]', b'[{"a":2}] x', b'[{"a":2}, 5]'])
 def test_a_flaw_in_an_array_is_a_bad_row(data: bytes) -> None:
     rows = rows_of(JsonArrayFormat(FormatOptions()), data, [("a", "BIGINT")])
-    assert sum(row["_error"] is not None for row in rows) == 1
+    assert sum(row["_velo_reason"] is not None for row in rows) == 1
 
 
 @pytest.mark.parametrize("data", [b'[{"a":1}', b'[{"a":1},', b'[{"a":"x', b"["])

@@ -70,7 +70,7 @@ def all_rows(kind: type[FileFormat], data: bytes, block: int, ranges: list[tuple
     rows = []
     for start, stop in ranges:
         for batch in format_.batches(opener(data), start, stop, names, schema, frozenset(), "mark"):
-            rows += [(row["_at"], *row.values()) for row in batch.to_pylist()]
+            rows += [(row["_velo_at"], *row.values()) for row in batch.to_pylist()]
     return sorted(rows)
 
 
@@ -148,5 +148,5 @@ def test_a_half_written_record_waits(
 def test_one_forgotten_quote_does_not_swallow_the_file() -> None:
     data = b'1,"a\n' + b"2,b\n" * 10
     rows = rows_of(reader(CsvFormat, 16), data, [("column_0", "BIGINT"), ("column_1", "STRING")])
-    assert rows[0]["_error"] == "the record is longer than 20 bytes"
+    assert rows[0]["_velo_reason"] == "the record is longer than 20 bytes"
     assert [row["column_0"] for row in rows[1:]] == [2] * 10

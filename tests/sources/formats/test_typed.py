@@ -88,10 +88,10 @@ def test_types_and_values_are_those_of_the_file(name: str) -> None:
     assert dict(format_.typed_schema(opener(data)) or ()) == TYPES
     rows = rows_of(format_, data, [*TYPES.items()])
     assert [{column: row[column] for column in TYPES} for row in rows] == TABLE.to_pylist()
-    assert [row["_at"] for row in rows] == [0, 1, 2]
+    assert [row["_velo_at"] for row in rows] == [0, 1, 2]
     assert format_.tail(opener(data), 0, len(data)).complete == 3
     assert format_.limit(opener(data), 0, None, 2) == (2, 2)
-    assert [row["_at"] for row in rows_of(format_, data, [*TYPES.items()], start=1, stop=2)] == [1]
+    assert [row["_velo_at"] for row in rows_of(format_, data, [*TYPES.items()], start=1, stop=2)] == [1]
     assert format_.survey(opener(data), 0, None, {}).records == 3
 
 
@@ -116,7 +116,7 @@ def test_a_value_that_does_not_fit_its_declared_type_makes_its_row_bad(name: str
     table = TABLE.set_column(0, "id", pa.array([1, 300, None], pa.int32()))
     format_ = open_format(name, FormatOptions(ignore_unknown=True))
     rows = rows_of(format_, WRITERS[name](table), [("id", "TINYINT")], declared=frozenset({"id"}))
-    assert [(row["id"], row["_error"]) for row in rows] == [
+    assert [(row["id"], row["_velo_reason"]) for row in rows] == [
         (1, None),
         (None, "'300' in column 'id' is not a TINYINT"),
         (None, None),
@@ -140,7 +140,7 @@ def test_compressed_ones_are_unpacked(name: str) -> None:
 def test_nanoseconds_that_would_be_lost_make_a_row_bad() -> None:
     table = pa.table({"t": pa.array([1_000, 1_001], pa.timestamp("ns"))})
     rows = rows_of(open_format("orc", FormatOptions()), orc(table), [("t", "TIMESTAMP")])
-    assert [row["_error"] is None for row in rows] == [True, False]
+    assert [row["_velo_reason"] is None for row in rows] == [True, False]
 
 
 def test_avro_unions_references_and_texts() -> None:
@@ -174,8 +174,8 @@ def test_text_lines_are_rows() -> None:
     sample = format_.sample(opener(data), 0, None, {}).columns
     assert {name: seen.type() for name, seen in sample.items()} == {"value": "STRING"}
     rows = rows_of(format_, data, [("value", "STRING")])
-    assert [(row["value"], row["_at"]) for row in rows] == [("a", 0), ("", 3), (" 5", 4), ("last", 7)]
+    assert [(row["value"], row["_velo_at"]) for row in rows] == [("a", 0), ("", 3), (" 5", 4), ("last", 7)]
     rows = rows_of(format_, b"1\nx\n", [("value", "BIGINT")], declared=frozenset({"value"}))
-    assert [(row["value"], row["_error"]) for row in rows] == [(1, None), (None, "'x' is not a BIGINT")]
+    assert [(row["value"], row["_velo_reason"]) for row in rows] == [(1, None), (None, "'x' is not a BIGINT")]
     with pytest.raises(Misfit):
         rows_of(format_, data, [("other", "STRING")])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from velo_dagster.engine.columns import output
 from velo_dagster.engine.refresh.rows import key_name, keys_of, mapped, winners, with_keys
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
+from velo_dagster.sql.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,14 +54,14 @@ def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
     names = [spelled[key.casefold()] for key in work.plan.refresh.keys]
     rows.withColumn(FOUND, f.lit(True)).createOrReplaceTempView("velo_new")
     touched.createOrReplaceTempView("velo_touched")
-    others = ", ".join(f"n.`{name}`" for name in rows.columns if name not in names)
-    keys = ", ".join(f"k.{key_name(n)} AS `{name}`" for n, name in enumerate(names))
-    match = " AND ".join(f"k.{key_name(n)} <=> n.`{name}`" for n, name in enumerate(names))
-    on = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in names)
-    differs = " OR ".join(f"NOT (t.`{name}` <=> s.`{name}`)" for name in rows.columns)
-    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in rows.columns)
-    columns = ", ".join(f"`{name}`" for name in rows.columns)
-    values = ", ".join(f"s.`{name}`" for name in rows.columns)
+    others = ", ".join(f"n.{quote(name)}" for name in rows.columns if name not in names)
+    keys = ", ".join(f"k.{key_name(n)} AS {quote(name)}" for n, name in enumerate(names))
+    match = " AND ".join(f"k.{key_name(n)} <=> n.{quote(name)}" for n, name in enumerate(names))
+    on = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in names)
+    differs = " OR ".join(f"NOT (t.{quote(name)} <=> s.{quote(name)})" for name in rows.columns)
+    sets = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in rows.columns)
+    columns = ", ".join(quote(name) for name in rows.columns)
+    values = ", ".join(f"s.{quote(name)}" for name in rows.columns)
     items = ", ".join(part for part in (keys, others, f"n.{FOUND}") if part)
     source = f"SELECT {items} FROM velo_touched k LEFT JOIN velo_new n ON {match}"
     work.spark.sql(

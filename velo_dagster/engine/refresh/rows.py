@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import orderable
 from velo_dagster.sources.contract import ID
+from velo_dagster.sql.names import quote
 from velo_dagster.sql.spark import RowSelect, row_select, system_columns
 from velo_dagster.sql.statements import CreateTableAs
 from velo_dagster.store.table import HIDDEN
@@ -50,7 +51,7 @@ def winners(spark: SparkSession, statement: CreateTableAs, rows: DataFrame) -> D
     shown = [one.name for one in rows.schema if not one.name.startswith(HIDDEN) and orderable(one.dataType)]
     # By name: which row is the greatest must not depend on the order in which columns came to stand.
     order = [ID] if ID in rows.columns else sorted(shown, key=str.lower)
-    ranked = ", ".join(f"{select.alias}.`{name}` DESC" for name in order)
+    ranked = ", ".join(f"{select.alias}.{quote(name)} DESC" for name in order)
     return (
         spark.sql(
             f"SELECT {select.alias}.*, row_number() OVER (PARTITION BY {keys} ORDER BY {ranked}) AS {RANK} "

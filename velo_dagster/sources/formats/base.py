@@ -5,7 +5,7 @@ with characters; rows for formats that bring their own types. A range [start, st
 records; `stop` None means to the end, and a `start` of 0 means the first record, after a header if there is one.
 
 A value that does not fit its inferred type is a `Misfit`: the caller surveys everything and reads again. A record that
-is broken, or does not fit a type that the user declared, is bad: it ends the read, or is marked in the column `_error`.
+is broken, or does not fit a type that the user declared, is bad: it ends the read, or is marked in `_velo_reason`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ OnBad = Literal["fail", "mark"]
 Compression = Literal["gzip", "bz2", "zstd"]
 Columns = Sequence[tuple[str, str | None]]
 
-AT, ERROR, TEXT = "_at", "_error", "_text"
+# Names that no file can have: sources refuse columns with this prefix.
+AT, ERROR, TEXT = "_velo_at", "_velo_reason", "_velo_text"
 _SHOWN = 200
 _KEPT = 64 * 1024
 _MOST_BAD_ROWS = 20
@@ -231,7 +232,7 @@ class FileFormat(ABC):
         declared: frozenset[str],
         on_bad: OnBad,
     ) -> Iterator[pa.RecordBatch]:
-        """The records as the schema's columns, then `_at`, `_error` and `_text`.
+        """The records as the schema's columns, then `_velo_at`, `_velo_reason` and `_velo_text`.
 
         `names` overrides the file's own column names by position. A column without a type comes as Arrow's null type.
         A bad record that is marked has NULL columns, its reason and its text.
