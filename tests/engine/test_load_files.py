@@ -436,3 +436,23 @@ def test_names_that_others_hide_are_read(play: Play):
     play.loaded()
     assert play.rows("t") == Counter([(1,), (2,), (3,)])
     assert play.rows("n") == Counter([(1, 2, 3, 4)])
+
+
+def test_a_file_of_nothing_but_bad_rows_is_told(play: Play):
+    """It would pass for a file without rows, and nobody would look at it."""
+    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://a.jsonl;")
+    play.write("a.jsonl", '{"id":1,"na\n')
+    report = play.load()["t"]
+    assert report.outcome is Outcome.FAILED and "a.jsonl:1" in str(report.error)
+    play.append("a.jsonl", '{"id":2}\n')
+    assert "1 row can't be read" in str(play.load()["t"].error)
+
+
+@pytest.mark.parametrize("word", ["left", "semi", "on"])
+def test_a_file_may_be_called_like_a_word_of_sql(play: Play, word: str):
+    play.write(
+        "t.sql", f"CREATE TABLE t AS SELECT id FROM file://{word}.csv; CREATE TABLE n AS SELECT count(*) AS n FROM t;"
+    )
+    play.write(f"{word}.csv", "id\n1\n")
+    play.loaded()
+    assert play.rows("t") == Counter([(1,)])

@@ -52,6 +52,23 @@ def _command(path: Path) -> bytes:
         return b""
 
 
+def test_an_interrupt_while_spark_starts_leaves_no_jvm_behind(play: Play):
+    """It would hold the output open, so that whoever reads the command through a pipe waits for ever."""
+    play.write("a.csv", "id\n1\n")
+    play.write("a.sql", "CREATE TABLE a AS SELECT id FROM file://a.csv;")
+    log = play.folder / "log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "velo_dagster.cli", "load", "."], cwd=play.folder, stderr=errors, text=True
+        )
+        until(lambda: children(process.pid), process)
+        jvms = children(process.pid)
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130, log.read_text()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in jvms), "Spark outlived the command"
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_load_says_how_things_stand_and_ends_spark(play: Play, sent: signal.Signals, code: int):
     play.write("a.csv", "id\n1\n")

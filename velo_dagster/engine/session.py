@@ -131,7 +131,7 @@ class EmbeddedEngine:
                 builder = builder.config(key, value)
             with _jvm_output_to_file() as log:
                 try:
-                    with _own_interrupts():
+                    with _interrupts_later():
                         self._root = builder.getOrCreate()
                 except Exception as error:
                     raise SparkDidNotStart(log.read_text(errors="replace")) from error
@@ -139,14 +139,25 @@ class EmbeddedEngine:
 
 
 @contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Keep what Ctrl-C does: Spark would have it call the JVM, in the middle of another call to it."""
-    before = signal.getsignal(signal.SIGINT)
+def _interrupts_later() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until Spark has started: before that nobody knows its process, and could end it.
+
+    Afterwards they do what they did before: Spark would have Ctrl-C call the JVM, in the middle of another call to it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda number, frame: came.append(number))
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 @contextmanager

@@ -208,6 +208,9 @@ class _Attempt:
     ) -> SourceOutcome:
         known: Schema = _schema(record) if record is not None and self.since is not None else ()
         self.schema, proven = self.job.source.schema(scan, known), False
+        if not self.schema and not scan.empty:
+            # There is something, and no record in the sample: only a look at all of it tells whether all are bad.
+            self.schema, proven = self._surveyed(scan, known), True
         if not self.schema and record is not None:
             # The source was emptied: the table keeps its columns and loses its rows.
             self.schema = _schema(record)

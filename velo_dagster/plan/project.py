@@ -130,6 +130,10 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
             message = f"The file is not UTF-8 text (byte {failure.start})."
             found.append(error("E101", message, Span(str(file), 1, 1), "Save it as UTF-8."))
             continue
+        except OSError as failure:
+            message = f"The file can't be read: {failure.strerror}."
+            found.append(error("E101", message, Span(str(file), 1, 1), f"Get the right to read it: chmod u+r {file}"))
+            continue
         parsed, wrong = parse(text, str(file))
         statements += parsed
         found += wrong

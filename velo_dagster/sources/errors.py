@@ -119,10 +119,12 @@ class BadRows(SourceError, Terminal):
         shown = "".join(f"\n    {row.place}: {row.reason}: {row.text}" for row in rows)
         more = f"\n    and {count - len(rows)} more" if count > len(rows) else ""
         noun = "row" if count == 1 else "rows"
+        encoded = any(row.reason.endswith(" is not utf-8") for row in rows)
         super().__init__(
             f"{label}: {count} {noun} can't be read.{shown}{more}",
             where=rows[0].place if rows else None,
             steps=[
+                *(['Say how the file is encoded, if not in UTF-8: WITH ("encoding" = "latin-1").'] if encoded else []),
                 "Mend the rows, then load again.",
                 'Or keep them aside with their reasons: WITH ("failure_strategy" = "SendToDLQ").',
                 'Or leave them out: WITH ("failure_strategy" = "LogAndContinue").',

@@ -17,6 +17,9 @@ SOURCE_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_hea
 
 _REFUSED = re.compile(r"[ ,;{}()\n\t=]+")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_JOIN_WORDS = frozenset(
+    ["anti", "cross", "except", "full", "inner", "intersect", "join", "lateral", "left", "minus", "natural", "on", "right", "semi", "union", "using"]
+)
 
 
 class NameClash(Terminal, VeloError):
@@ -60,8 +63,12 @@ def is_hidden(name: str) -> bool:
 
 
 def is_plain(name: str) -> bool:
-    """Whether the name can stand in SQL without quotes."""
-    return _PLAIN.fullmatch(name) is not None
+    """Whether the name can stand in SQL without quotes, also where Spark may take a word for a join's.
+
+    >>> is_plain("orders"), is_plain("order id"), is_plain("left")
+    (True, False, False)
+    """
+    return _PLAIN.fullmatch(name) is not None and name.lower() not in _JOIN_WORDS
 
 
 def quote(name: str) -> str:
