@@ -18,7 +18,24 @@ SOURCE_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_hea
 _REFUSED = re.compile(r"[ ,;{}()\n\t=]+")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JOIN_WORDS = frozenset(
-    ["anti", "cross", "except", "full", "inner", "intersect", "join", "lateral", "left", "minus", "natural", "on", "right", "semi", "union", "using"]
+    [
+        "anti",
+        "cross",
+        "except",
+        "full",
+        "inner",
+        "intersect",
+        "join",
+        "lateral",
+        "left",
+        "minus",
+        "natural",
+        "on",
+        "right",
+        "semi",
+        "union",
+        "using",
+    ]
 )
 
 
