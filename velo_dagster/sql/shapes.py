@@ -1,8 +1,8 @@
-"""Which columns a query or relation gives, as far as its text and the columns of its inputs tell."""
+"""What a query or relation gives, as far as its text and the columns of its inputs tell: columns, order of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -79,6 +79,59 @@ def called(relation: exp.Expr) -> str | None:
     if isinstance(relation, exp.Table) and "input" in relation.meta:
         return relation_alias(relation)
     return relation.alias_or_name or None
+
+
+def order_behind(query: exp.Expr) -> exp.Expr | None:
+    """The query inside of this one in whose ORDER BY its rows come, because all between only pass rows on."""
+    inner = _passed_on(query)
+    while inner is not None and not inner.args.get("order"):
+        inner = _passed_on(inner)
+    return inner
+
+
+def aggregates(select: exp.Select) -> bool:
+    """Whether its rows stand for groups of those it reads; without GROUP BY, it is one row."""
+    return bool(select.args.get("group") or select.args.get("having")) or any(
+        isinstance(node, exp.Anonymous) and node.name.lower() in functions.AGGREGATES and not _in_window(node)
+        for node in _own(select)
+    )
+
+
+def _passed_on(query: exp.Expr) -> exp.Expr | None:
+    """The query whose rows this one gives one by one as they come. Spark keeps no order through all else."""
+    if isinstance(query, exp.Subquery):
+        return None if query.args.get("pivots") or query.args.get("joins") else query.this
+    if not isinstance(query, exp.Select) or any(query.args.get(key) for key in _REORDERING) or aggregates(query):
+        return None
+    if any(isinstance(node, exp.Window) for node in _own(query)) or len(relations(query)) != 1:
+        return None
+    relation = relations(query)[0]
+    if not isinstance(relation, exp.Table):
+        return relation if isinstance(relation, exp.Subquery) else None
+    common = None if "input" in relation.meta or relation.args.get("pivots") else _common_table(relation)
+    return None if common is None else common.this
+
+
+_REORDERING = ("joins", "distinct", "sort", "cluster", "distribute")
+
+
+def _own(select: exp.Select) -> Iterator[exp.Expr]:
+    """What stands in the SELECT itself, not in queries inside of it."""
+
+    def inner(node: exp.Expr) -> bool:
+        return isinstance(node, exp.Query) and node is not select
+
+    return (node for node in select.walk(prune=inner) if not inner(node))
+
+
+def _in_window(call: exp.Expr) -> bool:
+    """Whether OVER follows the call: what stands in its arguments or in the window itself is no part of that."""
+    node = call
+    while isinstance(node.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        if node.arg_key != "this":
+            return False
+        node = node.parent
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def _single(item: exp.Expr) -> Shape | None:

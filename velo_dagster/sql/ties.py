@@ -1,10 +1,12 @@
 """Ties are broken by all columns, so that a recomputation gives the same rows whichever way Spark cut the data.
 
 LIMIT and OFFSET take rows in the order of ORDER BY, and rows that are equal in it in any order: all columns of the
-result are added to it, in subqueries and WITH alike. ROW_NUMBER, NTILE, LAG, LEAD, FIRST_VALUE and frames of ROWS look
-at the order within a window: all columns of what the SELECT reads are added to that. RANK, and aggregates over a range,
-give equal rows equal answers; nothing may be added to theirs. Rows that are equal in all columns are the same row to
-everybody. Columns are added by name, so that the order in which a source came to have them does not matter.
+result are added to it, in subqueries and WITH alike. Without ORDER BY they take rows as those come: if a query inside
+orders them, columns are added to that order. ROW_NUMBER, NTILE, LAG, LEAD, FIRST_VALUE from the start and frames of
+ROWS look at the order within a window: all columns of what the SELECT reads are added to that, or those of its GROUP
+BY. RANK, and aggregates over a range, give equal rows equal answers; nothing may be added to theirs. Rows that are
+equal in all columns are the same row to everybody. Columns are added by name, so that the order in which a source came
+to have them does not matter.
 
 Where all columns can't be told, or adding them would change a frame, the order stays as it is written: W113.
 """
@@ -19,14 +21,27 @@ from sqlglot.tokenizer_core import TokenType
 
 from velo_dagster.sql.functions import words
 from velo_dagster.sql.names import quote, sanitise
-from velo_dagster.sql.shapes import Inputs, Output, called, relation_shape, relations, shape_of
+from velo_dagster.sql.shapes import (
+    Inputs,
+    Output,
+    aggregates,
+    called,
+    order_behind,
+    relation_shape,
+    relations,
+    shape_of,
+)
 from velo_dagster.sql.splice import Splice
 from velo_dagster.sql.statements import Query
 
-_POSITIONAL = words("row_number ntile lag lead first_value first")
+_NUMBERED = words("row_number ntile lag lead")
+_FIRST = words("first_value first")
+_ORDERS = frozenset({"order", "sort", "cluster", "distribute"})
 _RANKS = words("rank dense_rank percent_rank cume_dist")
 # Their answer depends on the order of equal rows, and so does their frame: more columns would make it smaller.
-_PEERS = words("last_value last nth_value any_value collect_list collect array_agg string_agg listagg group_concat")
+_PEERS = _FIRST | words(
+    "last_value last nth_value any_value collect_list collect array_agg string_agg listagg group_concat"
+)
 
 
 @dataclass(frozen=True)
@@ -61,13 +76,14 @@ class _Place:
 def has_ties(query: Query) -> bool:
     """Whether the query takes rows by an order that may leave some of them equal."""
     return any(_limited(node) is not None for node in _queries(query)) or any(
-        _kind(window, name) == "positional" for window, name in _windows(query)
+        _kind(window, uses) == "positional" for window, uses in _windows(query)
     )
 
 
 def break_ties(splice: Splice, query: Query, ties: Ties) -> None:
     """Add columns wherever order counts."""
-    for place in _places(query, ties.shapes(), ties.result, inner=ties.inner):
+    # Several queries may read what one inside of them orders.
+    for place in dict.fromkeys(_places(query, ties.shapes(), ties.result, inner=ties.inner)):
         if place.text is not None:
             splice.insert(place.at, place.text)
 
@@ -80,19 +96,12 @@ def unbroken(query: Query) -> Iterator[int]:
 
 def _places(query: Query, inputs: Inputs, result: Sequence[int], *, inner: bool) -> Iterator[_Place]:
     for node in _queries(query):
-        holder = _limited(node)
-        if holder is None or (node is not query.tree and not inner):
-            continue
-        positions: Sequence[int] | None = result
-        if node is not query.tree:
-            shape = None if _has_pipes(query) else shape_of(node, inputs)
-            positions = None if shape is None else [n for n, column in enumerate(shape, 1) if column.sortable]
-        yield from _order_result(query, holder, positions)
-    for window, name in _windows(query):
-        kind, order = _kind(window, name), _order(window)
+        yield from _order_rows(query, node, inputs, result, inner=inner)
+    for window, uses in _windows(query):
+        kind, order = _kind(window, uses), _order(window)
         if kind == "positional" and order is not None:
             if inner or _reads_inputs(window):
-                yield _order_window(window, order.meta["end"], inputs)
+                yield from _order_window(window, order.meta["end"], inputs)
         elif kind == "peers":
             yield _Place(window.meta["call_start"], None)
 
@@ -107,43 +116,66 @@ def _has_pipes(query: Query) -> bool:
 
 
 def _limited(tree: exp.Expr) -> exp.Expr | None:
-    """The query whose clauses hold its LIMIT or OFFSET; of a set operation they stand in its last part."""
-    if not (tree.args.get("limit") or tree.args.get("offset")):
-        return None
+    """The query whose clauses hold its LIMIT or OFFSET."""
+    return _holder(tree) if tree.args.get("limit") or tree.args.get("offset") else None
+
+
+def _holder(tree: exp.Expr) -> exp.Expr | None:
+    """The query whose clauses hold those of this one; of a set operation they stand in its last part."""
     while isinstance(tree, exp.SetOperation) and "clauses" not in tree.meta:
         tree = tree.expression
     return tree if "clauses" in tree.meta else None
 
 
-def _order_result(query: Query, holder: exp.Expr, positions: Sequence[int] | None) -> Iterator[_Place]:
-    spans = {kind: (start, end) for kind, start, end in holder.meta["clauses"]}
+def _spans(holder: exp.Expr | None) -> dict[str, tuple[int, int]]:
+    return {} if holder is None else {kind: (start, end) for kind, start, end in holder.meta["clauses"]}
+
+
+def _order_rows(
+    query: Query, node: exp.Expr, inputs: Inputs, result: Sequence[int], *, inner: bool
+) -> Iterator[_Place]:
+    """Fix the order in which the query takes rows, if it does not take all."""
+    spans = _spans(_limited(node))
     first = min((span[0] for kind, span in spans.items() if kind in ("limit", "offset")), default=None)
     if first is None:
         return
-    listed = None if positions is None else ", ".join(str(position) for position in positions)
+    behind = None if _ORDERS & spans.keys() else order_behind(node)
+    if behind is not None:
+        node, spans = behind, _spans(_holder(behind))
+    if node is not query.tree and not inner:
+        return
+    listed = _listed(query, node, inputs, result)
     if "order" in spans:
         start, end = spans["order"]
         if query.source[start:end].split()[-1].upper() != "ALL" and listed != "":
             yield _Place(first, None) if listed is None else _Place(end, f", {listed}")
-    elif {"sort", "cluster", "distribute"} & spans.keys() or listed is None:
+    elif behind is not None or listed is None or _ORDERS & spans.keys():
         yield _Place(first, None)
     elif listed:
         yield _Place(first, f"ORDER BY {listed} ")
 
 
-def _windows(query: Query) -> Iterator[tuple[exp.Window, Sequence[str]]]:
-    """Windows with an order or frame of their own, and the functions that look through each."""
+def _listed(query: Query, node: exp.Expr, inputs: Inputs, result: Sequence[int]) -> str | None:
+    """The positions of the query's columns; None if they can't be told."""
+    if node is query.tree:
+        return ", ".join(map(str, result))
+    shape = None if _has_pipes(query) else shape_of(node, inputs)
+    return None if shape is None else ", ".join(str(n) for n, column in enumerate(shape, 1) if column.sortable)
+
+
+def _windows(query: Query) -> Iterator[tuple[exp.Window, Sequence[exp.Window]]]:
+    """Windows with an order or frame of their own, and the calls that look through each."""
     for window in query.tree.find_all(exp.Window):
         if window.args.get("over") is None or not window.alias:
             if window.args.get("over") is not None:
-                yield window, [_function(window)]
+                yield window, [window]
             continue
         definition = _definition(window)
         if definition is not None:
             uses = [one for one in query.tree.find_all(exp.Window) if _definition(one) is definition]
             if uses[0] is window:
                 definition.meta["call_start"] = window.meta["call_start"]
-                yield definition, [_function(use) for use in uses]
+                yield definition, uses
 
 
 def _definition(window: exp.Window) -> exp.Window | None:
@@ -153,9 +185,16 @@ def _definition(window: exp.Window) -> exp.Window | None:
     return next((one for one in named if one.name.casefold() == window.alias.casefold()), None)
 
 
-def _function(window: exp.Window) -> str:
-    call = window.this.this if isinstance(window.this, (exp.IgnoreNulls, exp.RespectNulls)) else window.this
-    return call.name.lower()
+def _call(window: exp.Window) -> exp.Expr:
+    call = window.this
+    while isinstance(call, (exp.IgnoreNulls, exp.RespectNulls, exp.Filter)):
+        call = call.this
+    return call
+
+
+def _skips_rows(window: exp.Window) -> bool:
+    """Whether the function does not look at all rows: IGNORE NULLS, FILTER, or the flag that means IGNORE NULLS."""
+    return isinstance(window.this, (exp.IgnoreNulls, exp.Filter)) or len(_call(window).expressions) > 1
 
 
 def _order(window: exp.Window) -> exp.Order | None:
@@ -163,18 +202,26 @@ def _order(window: exp.Window) -> exp.Order | None:
     return order if order is not None and "end" in order.meta else None
 
 
-def _kind(window: exp.Window, functions: Sequence[str]) -> str:
+def _kind(window: exp.Window, uses: Sequence[exp.Window]) -> str:
     """positional: more columns in its order break ties. peers: they would change answers. Else order does not count."""
     frame = window.args.get("spec")
-    by_rows = frame is not None and str(frame.args.get("kind")).upper() == "ROWS"
-    whole = frame is not None and (frame.args.get("start"), frame.args.get("end")) == ("UNBOUNDED", "UNBOUNDED")
-    counts = [
-        name in _POSITIONAL or (by_rows and name not in _RANKS and (not whole or name in _PEERS)) for name in functions
-    ]
-    if not any(counts):
-        return "peers" if any(name in _PEERS for name in functions) else ""
-    ranked = any(name in _RANKS for name in functions)
-    return "positional" if _order(window) is not None and not ranked and (by_rows or all(counts)) else "peers"
+    start, end = (frame.args.get("start"), frame.args.get("end")) if frame is not None else ("UNBOUNDED", None)
+    whole = (start, end) == ("UNBOUNDED", "UNBOUNDED")
+    by_rows = whole or (frame is not None and str(frame.args.get("kind")).upper() == "ROWS")
+    # More columns end such a frame earlier, but its first row stays; frames measured in values take only one column.
+    from_start = start == "UNBOUNDED" and end in (None, "CURRENT ROW")
+
+    def counts(use: exp.Window) -> bool:
+        name = _call(use).name.lower()
+        if by_rows:
+            return name in _NUMBERED or (name not in _RANKS and (not whole or name in _PEERS))
+        return name in _NUMBERED or (name in _FIRST and from_start and not _skips_rows(use))
+
+    names = {_call(use).name.lower() for use in uses}
+    if not any(map(counts, uses)):
+        return "peers" if names & _PEERS else ""
+    sure = not names & _RANKS and (by_rows or all(map(counts, uses)))
+    return "positional" if sure and _order(window) is not None else "peers"
 
 
 def _reads_inputs(window: exp.Window) -> bool:
@@ -183,12 +230,16 @@ def _reads_inputs(window: exp.Window) -> bool:
     return select is not None and all("input" in relation.meta for relation in relations(select))
 
 
-def _order_window(window: exp.Window, at: int, inputs: Inputs) -> _Place:
+def _order_window(window: exp.Window, at: int, inputs: Inputs) -> Iterator[_Place]:
     select = window.find_ancestor(exp.Select)
-    columns = None if select is None else _group_columns(select) if select.args.get("group") else _read(select, inputs)
+    grouped = select is not None and select.args.get("group")
+    if select is not None and aggregates(select) and not grouped:
+        return  # it is one row
+    columns = None if select is None else _group_columns(select) if grouped else _read(select, inputs)
     if columns is None:
-        return _Place(window.meta["call_start"], None)
-    return _Place(at, "".join(f", {column}" for column in columns))
+        yield _Place(window.meta["call_start"], None)
+    else:
+        yield _Place(at, "".join(f", {column}" for column in columns))
 
 
 def _group_columns(select: exp.Select) -> list[str] | None:
@@ -196,9 +247,19 @@ def _group_columns(select: exp.Select) -> list[str] | None:
     group = select.args["group"]
     spans = {kind for kind, *_ in select.meta.get("clauses", ())}
     others = any(value for key, value in group.args.items() if key != "expressions")
-    if others or "group" not in spans or not all(isinstance(e, exp.Column) for e in group.expressions):
+    if others or "group" not in spans or not all(_is_read(e, select) for e in group.expressions):
         return None
     return [".".join(quote(sanitise(part.name)) for part in e.parts) for e in group.expressions]
+
+
+def _is_read(grouped: exp.Expr, select: exp.Select) -> bool:
+    """Whether it is a column of what the SELECT reads, not a name that the SELECT gives: windows do not see those."""
+    if not isinstance(grouped, exp.Column):
+        return False
+    name = grouped.name.casefold()
+    given = [item for item in select.expressions if isinstance(item, exp.Alias) and item.alias.casefold() == name]
+    used = any(column.name.casefold() == name for item in given for column in item.this.find_all(exp.Column))
+    return bool(grouped.table) or not given or used
 
 
 def _read(select: exp.Select, inputs: Inputs) -> list[str] | None:

@@ -12,6 +12,7 @@ from velo_dagster.engine.inputs import visible
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.plan.project import PlannedInput
 from velo_dagster.sources.contract import ID
+from velo_dagster.sql.names import quote
 from velo_dagster.sql.spark import Ties, has_ties, spark_select, system_columns
 from velo_dagster.sql.statements import Query
 from velo_dagster.sql.validate import unordered_functions
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+OPEN = "; rows that an order leaves equal are not told apart"
 OPEN_WITHIN = "; rows that an order in a subquery leaves equal are not told apart"
 
 
@@ -52,7 +54,7 @@ def selected(work: Work) -> tuple[DataFrame, str]:
     result = run_sql(spark, rendered(None), query)
     if not has_ties(query):
         return result, ""
-    return _without_ties(spark, rendered, _ties(query, result, frames))
+    return _without_ties(spark, rendered, _ties(query, result, frames)) or (result, OPEN)
 
 
 def _ties(query: Query, result: DataFrame, frames: Mapping[str, DataFrame]) -> Ties:
@@ -61,22 +63,27 @@ def _ties(query: Query, result: DataFrame, frames: Mapping[str, DataFrame]) -> T
     return Ties(positions, inputs, {name: frame.columns for name, frame in frames.items()}, system_columns(query))
 
 
-def _without_ties(spark: SparkSession, rendered: Callable[[Ties], str], ties: Ties) -> tuple[DataFrame, str]:
-    """Only Spark knows the types of a subquery's columns: where it refuses to sort by one, they are left alone."""
+def _without_ties(spark: SparkSession, rendered: Callable[[Ties], str], ties: Ties) -> tuple[DataFrame, str] | None:
+    """None if Spark takes the statement only as it is written.
+
+    Only Spark knows the types of a subquery's columns: where it refuses to sort by one, they are left alone.
+    """
     from pyspark.errors import AnalysisException
 
-    try:
-        frame = spark.sql(rendered(ties))
-        frame.schema  # noqa: B018 - over Spark Connect, a query is looked at only when something is asked of it
-        return frame, ""
-    except AnalysisException:
-        return spark.sql(rendered(replace(ties, inner=False))), OPEN_WITHIN
+    for one, remark in ((ties, ""), (replace(ties, inner=False), OPEN_WITHIN)):
+        try:
+            frame = spark.sql(rendered(one))
+            frame.schema  # noqa: B018 - over Spark Connect, a query is looked at only when something is asked of it
+            return frame, remark
+        except AnalysisException:
+            continue
+    return None
 
 
 def in_source_order(rows: DataFrame) -> DataFrame:
     """Rows in one partition, in the order of their source, else in that of all their columns: what FIRST, LAST and the
     like see without an order."""
-    order = [ID] if ID in rows.columns else [f"`{name}`" for name in sorted(_orderable(visible(rows)), key=str.lower)]
+    order = [ID] if ID in rows.columns else [quote(name) for name in sorted(_orderable(visible(rows)), key=str.lower)]
     return rows.orderBy(*order).coalesce(1) if order else rows
 
 
