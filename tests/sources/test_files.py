@@ -106,7 +106,7 @@ class TestTheEndOfAFile:
         source = desk.source("a.csv")
         a = source.end(None)
         assert values(source, None, a) == [1]
-        assert source.notes() == ["a.csv: 1 bytes after byte 12 wait for a line end"]
+        assert source.notes() == ["a.csv: 1 byte waits after byte 12 for the end of the line, or of an open quote"]
         desk.append("a.csv", ",y\n")
         b = source.end(a)
         assert values(source, a, b) == [2] and source.notes() == []

@@ -178,7 +178,8 @@ class _Advance:
             stop, tail_open = tail.record_end, tail.complete
         if stop < size:
             behind = max(stop, first)
-            self.notes.append(f"{name}: {size - behind} bytes after byte {behind} wait for a line end")
+            bytes_ = "1 byte waits" if size - behind == 1 else f"{size - behind} bytes wait"
+            self.notes.append(f"{name}: {bytes_} after byte {behind} for the end of the line, or of an open quote")
         if stop <= max(first, base.read):
             return self._nothing_more(base, file, gone_bad=quiet and tail.record_end is None)
         return self._bounded(replace(base, read=stop, tail_open=tail_open, cut=False), first, file)
