@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.sources.formats.reading import opener, rows_of
-from velo_dagster.sources.formats import BrokenFile, FormatOptions, Misfit, open_format
+from velo_dagster.sources.formats import BrokenFile, FormatOptions, Misfit, open_format, typed
 
 PAIR = pa.struct([("x", pa.int64()), ("y", pa.string())])
 TABLE = pa.table(
@@ -179,3 +179,10 @@ def test_text_lines_are_rows() -> None:
     assert [(row["value"], row["_velo_reason"]) for row in rows] == [(1, None), (None, "'x' is not a BIGINT")]
     with pytest.raises(Misfit):
         rows_of(format_, data, [("other", "STRING")])
+
+
+def test_a_cast_that_does_not_exist_fits_no_value_also_where_there_is_none() -> None:
+    """A batch without rows would be halved for ever."""
+    for count in (0, 1, 3):
+        array, misfits = typed._cast(pa.array([[1]] * count, pa.list_(pa.int64())), pa.date32())
+        assert (len(array), array.null_count, list(misfits)) == (count, count, [True] * count)

@@ -180,8 +180,8 @@ def _cast(array: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Any]:
     try:
         return array.cast(type_), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if len(array) == 1:
-            return pa.nulls(1, type_), np.ones(1, np.bool_)
+        if len(array) <= 1:
+            return pa.nulls(len(array), type_), np.ones(len(array), np.bool_)
     middle = len(array) // 2
     parts = [_cast(array.slice(0, middle), type_), _cast(array.slice(middle), type_)]
     bad = [np.zeros(len(part), np.bool_) if misfits is None else misfits for part, misfits in parts]
