@@ -88,16 +88,42 @@ def _mismatch(statement: CreateTableAs, shown: list[str]) -> InexactCast:
 def _exactly(frame: DataFrame, name: str, column: Column) -> SparkColumn:
     """The column in its declared type; a value that the type does not hold is an error, never a rounded value."""
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType
 
     given = frame.schema[name].dataType
     target = _bare_decimal(given) if column.type.upper() == "DECIMAL" else column.type
     value = frame[quote(name)]
     if given.simpleString() == target.lower().replace(", ", ","):
         return value.alias(column.name)
-    cast = value.cast(target)
-    exact = cast.cast(_comparable(given)).eqNullSafe(value.cast(_comparable(given)))
+    if isinstance(given, StringType):
+        cast, kept = _text_as(value, target)
+    else:
+        cast = value.cast(target)
+        kept = cast.cast(given).eqNullSafe(value)
     problem = f.concat(f.lit(f"column {column.name} {column.type} does not hold the value "), value.cast("string"))
-    return f.when(exact, cast).otherwise(f.raise_error(problem).cast(target)).alias(column.name)
+    return f.when(kept, cast).otherwise(f.raise_error(problem).cast(target)).alias(column.name)
+
+
+def _text_as(text: SparkColumn, target: str) -> tuple[SparkColumn, SparkColumn]:
+    """A text in another type, and whether that drops nothing of it. What is no such value, the cast itself refuses."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType
+
+    type_ = DataType.fromDDL(target)
+    cast = text.cast(target)
+    if isinstance(type_, IntegralType | DecimalType):
+        number = cast if isinstance(type_, DecimalType) else text.cast("decimal(38,0)").cast(target)
+        # By its digits: there is no type in which all numbers of 38 digits could be compared. 1e3 has none to count.
+        digits = f.length(f.regexp_extract(f.trim(text), r"^[+-]?\d*\.(\d*?)0*$", 1))
+        counted = f.trim(text).rlike(r"^[+-]?\d*\.?\d*$")
+        scale = type_.scale if isinstance(type_, DecimalType) else 0
+        same = f.when(counted, digits <= scale).otherwise(text.cast("decimal(38,18)") == number)
+        return number, text.isNull() | same
+    if isinstance(type_, DateType):
+        return cast, text.cast("timestamp").eqNullSafe(cast.cast("timestamp"))
+    if isinstance(type_, TimestampType | TimestampNTZType):
+        return cast, text.isNull() | ~text.rlike(r"\.\d{6}\d*[1-9]")
+    return cast, f.lit(True)
 
 
 def _bare_decimal(given: DataType) -> str:
@@ -107,13 +133,6 @@ def _bare_decimal(given: DataType) -> str:
     if isinstance(given, DecimalType):
         return given.simpleString()
     return "decimal(18,0)" if isinstance(given, ByteType | ShortType | IntegerType | LongType) else "decimal(38,18)"
-
-
-def _comparable(given: DataType) -> str:
-    """The type in which a value and its cast are compared: its own, but for text, whose spelling is not compared."""
-    from pyspark.sql.types import StringType
-
-    return "decimal(38,18)" if isinstance(given, StringType) else given.simpleString()
 
 
 def check_unique(rows: DataFrame, plan: TablePlan) -> None:
