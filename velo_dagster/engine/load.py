@@ -118,7 +118,7 @@ class _TableLoad:
         else:
             report = self._through_tables()
         if report.version is not None:
-            maintain(self._target(), report.load, self.session)
+            maintain(self._target(), report.load, self.session, self._note)
         return replace(report, notes=(*report.notes, *self.notes), skipped=self.skipped)
 
     def _reads_source_directly(self) -> bool:
@@ -234,7 +234,7 @@ class _TableLoad:
             if record is None:
                 return None
             if result.outcome is not Outcome.UNCHANGED:
-                maintain(table, record.load, self.session)
+                maintain(table, record.load, self.session, self._note)
             self.ready = self.ready and record.ready
             self.rejected += sum(record.rejects.values())
         else:

@@ -57,6 +57,15 @@ class Overtaken(Transient, VeloError):
         )
 
 
+class TidiedUp(Overtaken):
+    """Another run joined the table's files while this one, which had read them, wrote: it changed nothing."""
+
+    def __init__(self, table: str, load: int) -> None:
+        super().__init__(table, load)
+        self.what = f"Another run tidied up table '{table}' while load {load} was written; this one changed nothing."
+        self.args = (self.render(),)
+
+
 class ForeignChange(Terminal, VeloError):
     """Somebody else wrote rows into a table of ours, so it no longer is what its SELECT says."""
 
@@ -208,6 +217,7 @@ class Table:
     def commit(self, spark: SparkSession, record: Record, write: Callable[[], object]) -> Record:
         """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says."""
         with announced(self.path, record.attempt) as writing:
+            before = self._version()
             try:
                 with self._token(spark, record):
                     write()
@@ -215,11 +225,19 @@ class Table:
                 writing.remove_leftovers()
                 if self._maker(record.load) not in (None, record.attempt):
                     raise Overtaken(self.name, record.load) from error
+                if before is not None and self._version() != before:
+                    # Only loads take numbers, so it was maintenance: Delta does not let a commit pass it that has read
+                    # the files it replaced. Whatever failed instead fails again.
+                    raise TidiedUp(self.name, record.load) from error
                 raise
         made = self._made(record.load)
         if made is None or made.attempt != record.attempt:
             raise Overtaken(self.name, record.load)
         return made
+
+    def _version(self) -> int | None:
+        table = self.opened()
+        return table.version() if table is not None else None
 
     def compact(self, spark: SparkSession, keep_hours: int) -> None:
         """Join small files, and drop those that no version of the last `keep_hours` needs. Changes no row.

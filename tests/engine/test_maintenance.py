@@ -1,0 +1,135 @@
+"""Tidying up, and changes that are no longer there: the table stays what one full load gives, and says why it was
+recomputed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.harness import Play
+from tests.store.test_table import record, rows
+from velo_dagster.engine import maintenance
+from velo_dagster.engine.report import Outcome
+from velo_dagster.store.table import Overtaken, Table, Warehouse
+
+STATEMENTS = """
+CREATE TABLE orders AS SELECT * FROM file://d/*.csv;
+CREATE TABLE large AS SELECT id, v FROM orders WHERE v > 1;
+"""
+
+
+@pytest.fixture
+def orders(play: Play) -> Play:
+    play.write("t.sql", STATEMENTS)
+    play.write("d/1.csv", "id,v\n1,1\n2,2\n")
+    play.loaded()
+    return play
+
+
+def follow(play: Play) -> str:
+    """Load on, compare with a full load, and give the reason that `large` tells."""
+    report = play.loaded()["large"]
+    assert play.rows("large") == play.reloaded().rows("large")
+    assert report.method == "full"
+    return report.reason
+
+
+def test_changes_that_a_vacuum_took_are_recomputed(orders: Play, spark):
+    orders.write("d/2.csv", "id,v\n3,3\n")
+    orders.loaded("orders")
+    path = orders.folder / "warehouse/orders"
+    with_care(spark, False)
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+    with_care(spark, True)
+    assert "changes of orders cannot be read" in follow(orders)
+
+
+def with_care(spark, on: bool) -> None:
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", str(on).lower())
+
+
+def test_a_table_that_was_made_anew_is_read_anew(orders: Play):
+    shutil.rmtree(orders.folder / "warehouse/orders")
+    orders.write("d/2.csv", "id,v\n3,3\n")
+    assert "another table than before" in follow(orders)
+
+
+def test_a_log_that_no_longer_reaches_back_is_no_reason_to_miss_rows(orders: Play, spark):
+    for number in range(2, 6):
+        orders.write(f"d/{number}.csv", f"id,v\n{number}5,{number}\n")
+        orders.loaded("orders")
+    table = Warehouse(str(orders.folder / "warehouse")).table("orders").opened()
+    assert table is not None
+    table.create_checkpoint()
+    for file in sorted((orders.folder / "warehouse/orders/_delta_log").glob("0*.json"))[:-1]:
+        file.unlink()
+    assert "no longer holds all of its changes" in follow(orders)
+
+
+def test_failing_to_tidy_up_does_not_make_a_committed_load_a_failed_one(orders: Play, monkeypatch):
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(maintenance, "EVERY", 1)
+    monkeypatch.setattr(Table, "compact", no_space)
+    orders.write("d/2.csv", "id,v\n3,3\n")
+    reports = orders.loaded()
+    assert reports["orders"].outcome is Outcome.INCREMENT
+    assert any("could not be tidied up" in note and "No space" in note for note in reports["orders"].notes)
+    assert orders.rows("orders") == orders.reloaded("orders").rows("orders")
+
+
+def test_every_load_tidied_up_is_still_followed_row_by_row(orders: Play, monkeypatch):
+    monkeypatch.setattr(maintenance, "EVERY", 1)
+    for number in range(2, 5):
+        orders.write(f"d/{number}.csv", f"id,v\n{number}5,{number}\n")
+        reports = orders.loaded()
+        assert reports["large"].method == "append", reports["large"]
+    assert orders.rows("large") == orders.reloaded().rows("large")
+
+
+def seen(file: Path) -> bool:
+    """Wait for another thread or process to make a file."""
+    from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+    return Retrying(stop=stop_after_delay(60), wait=wait_fixed(0.05), retry=retry_if_result(lambda there: not there))(
+        file.exists
+    )
+
+
+def test_tidying_up_in_the_middle_of_a_load_makes_it_start_again(engine, tmp_path: Path):
+    """The load reads the table's files, which are replaced before it commits: nothing is lost, it is done again."""
+    table = Table("t", tmp_path / "t")
+    reading, tidied = tmp_path / "reading", tmp_path / "tidied"
+    with engine.session() as spark, engine.session() as other:
+        for load in (1, 2):
+            table.commit(spark, record(load, f"a{load}"), rows(spark, table, 2))
+
+        def tidy_up() -> None:
+            assert seen(reading)
+            table.compact(other, keep_hours=168)
+            tidied.touch()
+
+        def held_up(batches):
+            reading.touch()
+            assert seen(tidied)
+            yield from batches
+
+        def merge() -> None:
+            spark.range(0, 3, 1, 1).mapInArrow(held_up, "id BIGINT").createOrReplaceTempView("slow")
+            spark.sql(
+                f"MERGE INTO delta.`{table.path}` t USING slow s ON t.id = s.id WHEN MATCHED THEN DELETE "
+                "WHEN NOT MATCHED THEN INSERT *"
+            )
+
+        tidying = Thread(target=tidy_up)
+        tidying.start()
+        with pytest.raises(Overtaken, match="tidied up"):
+            table.commit(spark, record(3, "a3"), merge)
+        tidying.join()
+        table.commit(spark, record(3, "a3"), rows(spark, table, 2))
+        assert table.last_load() == 3
