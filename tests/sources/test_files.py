@@ -78,7 +78,7 @@ def desk(tmp_path: Path) -> Desk:
 def rows(source: FileSource, scan: Scan, schema: Schema | None = None) -> list[tuple]:
     """The rows of a scan as (file, at, *values), in order."""
     schema = source.schema(scan, ()) if schema is None else schema
-    reading: Reading = source._reading(schema)
+    reading: Reading = source.content.reading(schema)
     found: list[tuple] = []
     for part in scan.parts:
         for batch in reading.open_part(part).batches():
@@ -608,7 +608,7 @@ def test_parquet_files_with_a_colon_are_not_for_spark(desk: Desk) -> None:
     parquet.write_table(pa.table({"id": [3]}), desk.folder / "2025.parquet")
     source = desk.source("*.parquet")
     scan = source.scan(None, source.end(None))
-    by_spark, by_arrow = source._readers(scan)
+    by_spark, by_arrow = source.content.readers(scan)
     assert [part["file"] for part in by_spark] == ["2025.parquet"] and [part["file"] for part in by_arrow] == [name]
     assert [row[2] for row in rows(source, scan)] == [1, 2, 3]
 

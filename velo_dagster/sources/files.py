@@ -2,7 +2,8 @@
 
 A row's identity is its file (below the pattern's fixed folder) and where it stands in it: the byte of its record, or
 the row's number in columnar files. Their order, file name then place, is the source's order. What a file is and how far
-it was read is the business of the `files_*` modules; this one puts them together behind the contract.
+it was read, and what is in it, is the business of the `files_*` modules; this one puts them together behind the
+contract.
 """
 
 from __future__ import annotations
@@ -10,23 +11,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from velo_dagster.sources import files_messages as messages
 from velo_dagster.sources import retry
-from velo_dagster.sources.contract import BadRow, Bounds, Position, Probe, Scan, Schema, Source, Survey, T
+from velo_dagster.sources.contract import Bounds, Position, Probe, Scan, Schema, Source, Survey, T
 from velo_dagster.sources.errors import BadRows, BrokenFile, SourceError, SourceMisconfigured
-from velo_dagster.sources.files_end import Opened, Rules, advance, same_content
-from velo_dagster.sources.files_formats import PARQUET, FormatSettings, check_one_format, kind_of, reader_of
-from velo_dagster.sources.files_listing import Location, Stat, list_files, locate
-from velo_dagster.sources.files_parquet import FileSchema, ParquetRead, has_nanoseconds
+from velo_dagster.sources.files_access import FileAccess
+from velo_dagster.sources.files_content import FileContent
+from velo_dagster.sources.files_end import Rules, advance, same_content
+from velo_dagster.sources.files_formats import FormatSettings, check_one_format, names_its_columns
+from velo_dagster.sources.files_listing import Location, Stat, list_files
 from velo_dagster.sources.files_parts import Part, parts_of
 from velo_dagster.sources.files_position import Entry, Files, between, removed_condition
-from velo_dagster.sources.files_read import BAD_ROWS_SHOWN, Reading, columns_of
-from velo_dagster.sources.files_schema import Columns, held_types, join_all, make_schema, shown_order, typed_columns
+from velo_dagster.sources.files_schema import shown_order
 from velo_dagster.sql.properties import resolve
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ NO_TIME_TO_RETRY = (
     f"'failure_strategy' = '{RETRY}' reads again for as long as 'wait.timeout' says, which is 0s: "
     "bad rows fail the load at once."
 )
-SAMPLED_PARTS = 16
-SYSTEM_COLUMNS = ("_file", "_line")
 
 
 class FileSource(Source):
@@ -59,15 +57,16 @@ class FileSource(Source):
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.properties = resolve("file", properties)
-        self.written = uri or self.properties["path"] or ""
-        if not self.written:
+        written = uri or self.properties["path"] or ""
+        if not written:
             raise SourceMisconfigured(
                 "A file source needs a path.", steps=["Write FROM 'file:///data/orders.csv', or the property 'path'."]
             )
-        self.label = self.written
-        self.root = root
-        self.declared = dict(declared)
-        self.settings = FormatSettings.of(self.properties.values)
+        self.label = written
+        self.files = FileAccess(written, root, FormatSettings.of(self.properties.values))
+        self.content = FileContent(
+            self.files, dict(declared), self.properties["schema.evolution"], marks_bad_rows=self.marks_bad_rows
+        )
         self.policy, warnings = retry.policy_of(self.properties.values, environ)
         self.warnings = warnings
         if self.properties["failure_strategy"] == RETRY and self.policy.timeout == 0:
@@ -110,7 +109,7 @@ class FileSource(Source):
         return retry.call(
             load,
             self.policy,
-            waiting_for=messages.waiting_for(self.location),
+            waiting_for=messages.waiting_for(self.files.location),
             metrics=self.metrics,
             clock=self._clock,
             on_wait=told,
@@ -120,10 +119,6 @@ class FileSource(Source):
     def notes(self) -> list[str]:
         """What the last call of `end` has seen and not delivered, one line per file."""
         return list(self._notes)
-
-    @cached_property
-    def location(self) -> Location:
-        return locate(self.written, self.root)
 
     # -- where it ends ------------------------------------------------------------------------------------------------
 
@@ -142,36 +137,31 @@ class FileSource(Source):
 
     def _probe(self, since: Files) -> Probe:
         try:
-            listed = self._list(since, create=False)
-            for name in list(listed)[:1]:
-                with self._open(name):
-                    pass
+            with self.files.told():
+                listed = self._list(since, create=False)
+                for name in list(listed)[:1]:
+                    self.files.open(name).close()
         except SourceError as error:
             return Probe(False, str(error), error.category)
-        except OSError as error:
-            translated = self._from_system(error)
-            return Probe(False, str(translated), translated.category)
         size = sum(stat.size for stat in listed.values())
         return Probe(True, f"{len(listed)} files, {size} bytes", None)
 
     def end(self, since: Position | None, max_records: int | None = None) -> Position:
-        files = Files.parse(since)
+        known = Files.parse(since)
         self._notes = []
 
         def attempt() -> Files:
-            try:
-                listed = self._list(files, create=True)
+            with self.files.told():
+                listed = self._list(known, create=True)
                 found, self._notes = advance(
-                    files, listed, self._opened, self.rules, now_ns=self._now_ns(), max_records=max_records
+                    known, listed, self.files.opened, self.rules, now_ns=self._now_ns(), max_records=max_records
                 )
-            except OSError as error:
-                raise self._from_system(error) from error
             return found
 
         found = retry.call(
             attempt,
             self.policy,
-            waiting_for=messages.waiting_for(self.location),
+            waiting_for=messages.waiting_for(self.files.location),
             metrics=self.metrics,
             clock=self._clock,
         )
@@ -182,7 +172,7 @@ class FileSource(Source):
 
         That some were there shows in the serial number; entries of removed files are not kept.
         """
-        location = self.location
+        location = self.files.location
         try:
             listed = list_files(location)
         except FileNotFoundError as error:
@@ -193,7 +183,7 @@ class FileSource(Source):
             raise messages.missing(location, error) from error
         if not listed and not since.serial and not self.properties["file.create.empty"]:
             raise messages.missing(location, f"no file below {location.base} matches")
-        check_one_format(self.settings, listed)
+        check_one_format(self.files.settings, listed)
         return listed
 
     def _create_empty(self, location: Location) -> dict[str, Stat]:
@@ -205,24 +195,18 @@ class FileSource(Source):
         path.touch()
         return list_files(location)
 
-    def _open(self, name: str) -> BinaryIO:
-        return self.location.path(name).open("rb")
-
-    def _opened(self, name: str) -> Opened:
-        open_ = partial(self._open, name)
-        kind = kind_of(self.settings, name, open_)
-        return Opened(open_, reader_of(self.settings, kind), kind)
-
     # -- what lies between --------------------------------------------------------------------------------------------
 
     def scan(self, since: Position | None, until: Position) -> Scan:
         end = Files.parse(until)
         what = between(Files.parse(since), end)
-        try:
-            parts = tuple(parts_of(what.ranges, end, self._opened))
-        except OSError as error:
-            raise self._from_system(error) from error
-        lists = [(entry.columns, not _by_key(entry.kind)) for _, entry in sorted(end.entries.items()) if entry.columns]
+        with self.files.told():
+            parts = tuple(parts_of(what.ranges, end, self.files.opened))
+        lists = [
+            (entry.columns, not names_its_columns(entry.kind))
+            for _, entry in sorted(end.entries.items())
+            if entry.columns
+        ]
         names = shown_order(dict.fromkeys(lists))
         return Scan(removed_condition(what), _marked(parts, end), sum(part["bytes"] for part in parts), names)
 
@@ -236,167 +220,46 @@ class FileSource(Source):
     def reached(self, position: Position, goal: Position) -> bool:
         have, want = Files.parse(position).entries, Files.parse(goal).entries
         return all(
-            _holds(have[name], entry) if name in have else not (entry.read and self._exists(name))
+            _holds(have[name], entry) if name in have else not (entry.read and self.files.exists(name))
             for name, entry in want.items()
         )
 
     def verify(self, scan: Scan, until: Position) -> None:
         entries = Files.parse(until).entries
         for name in dict.fromkeys(part["file"] for part in scan.parts):
-            try:
+            with self.files.told():
                 same = self._has(name, entries[name])
-            except OSError as error:
-                raise self._from_system(error) from error
             if not same:
-                how = "changed" if self._exists(name) else "disappeared"
-                raise messages.changed(self.location, name, how)
+                how = "changed" if self.files.exists(name) else "disappeared"
+                raise messages.changed(self.files.location, name, how)
 
     def lost(self, position: Position) -> tuple[str, ...]:
         if not self.rules.keep_gone:
             return ()
         entries = Files.parse(position).entries
-        return tuple(name for name, entry in entries.items() if entry.read and not self._exists(name))
-
-    def _exists(self, name: str) -> bool:
-        try:
-            return self.location.path(name).exists()
-        except OSError as error:
-            raise self._from_system(error) from error
+        return tuple(name for name, entry in entries.items() if entry.read and not self.files.exists(name))
 
     def _has(self, name: str, entry: Entry) -> bool:
         """Whether the file still has all that the entry says was read."""
         try:
-            status = self.location.path(name).stat()
+            status = self.files.location.path(name).stat()
             stat = Stat(status.st_size, status.st_mtime_ns)
             if stat == Stat(entry.size, entry.mtime_ns) and not entry.fresh:
                 return True
-            return same_content(entry, stat, partial(self._open, name))
+            return same_content(entry, stat, partial(self.files.open, name))
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     # -- what is in it ------------------------------------------------------------------------------------------------
 
     def schema(self, scan: Scan, known: Schema) -> Schema:
-        some = _some(scan.parts)
-        try:
-            return self._schema_of(
-                scan, known, lambda reading: join_all(reading.open_part(part).sample() for part in some)
-            )
-        except OSError as error:
-            raise self._from_system(error) from error
-
-    def _schema_of(self, scan: Scan, known: Schema, look: Callable[[Reading], Columns]) -> Schema:
-        """The schema that a look at records gives. A bare DECIMAL holds them to nothing at first; if it has values that
-        are no numbers, these are bad rows, and another look leaves them out."""
-        held = held_types(self.declared, ())
-        while True:
-            schema = self._made(scan, known, look(replace(self._reading(()), declared=held)), self.declared | held)
-            more = held_types(self.declared, schema)
-            if more.keys() <= held.keys():
-                return schema
-            held |= more
+        return self.content.schema(scan, known)
 
     def survey(self, spark: SparkSession, scan: Scan, known: Schema) -> Survey:
-        from velo_dagster.sources.files_spark import survey_parts
-
-        by_spark, by_arrow = self._readers(scan)
-        typed = [typed_columns(self._typed(part["file"])) for part in by_spark]
-        found: list[dict[str, Any]] = []
-
-        def look(reading: Reading) -> Columns:
-            found[:] = survey_parts(spark, reading, by_arrow) if by_arrow else []
-            return join_all([*typed, *(columns_of(group) for group in found)])
-
-        schema = self._schema_of(scan, known, look)
-        bad = [BadRow(*row) for group in found for row in group["bad"]]
-        count = sum(group["bad_count"] for group in found)
-        if by_spark:
-            more, more_count = self._parquet(schema, True, ()).bad_rows(spark, by_spark, self._typed)
-            bad, count = [*more, *bad], count + more_count
-        return Survey(schema, tuple(bad[:BAD_ROWS_SHOWN]), count)
+        return self.content.survey(spark, scan, known)
 
     def read(self, spark: SparkSession, scan: Scan, schema: Schema, system_columns: Sequence[str] = ()) -> DataFrame:
-        from velo_dagster.sources.files_spark import read_rows
-
-        system_columns = self._allowed(system_columns)
-        by_spark, by_arrow = self._readers(scan)
-        if not by_spark:
-            return read_rows(spark, self._reading(schema), by_arrow, schema, system_columns)
-        rows = self._parquet(schema, self.marks_bad_rows, system_columns).rows(spark, by_spark, self._typed)
-        return (
-            rows.union(read_rows(spark, self._reading(schema), by_arrow, schema, system_columns)) if by_arrow else rows
-        )
-
-    def _readers(self, scan: Scan) -> tuple[list[Part], list[Part]]:
-        """The parts that Spark's own reader takes, and the others."""
-        by_spark: list[Part] = []
-        by_arrow: list[Part] = []
-        for part in scan.parts:
-            (by_spark if part["kind"] == PARQUET and self._is_for_spark(part["file"]) else by_arrow).append(part)
-        return by_spark, by_arrow
-
-    def _is_for_spark(self, name: str) -> bool:
-        try:
-            path = self.location.path(name)
-            # Spark's listing takes what stands before a colon for the scheme of a URI, and passes over files that are
-            # hidden by their names, without a word, even if they are asked for.
-            if ":" in str(path) or path.name.startswith(("_", ".")) or path.name.endswith("._COPYING_"):
-                return False
-            with messages.named(path), self._open(name) as file:
-                return not has_nanoseconds(file)
-        except OSError as error:
-            raise self._from_system(error) from error
-
-    def _parquet(self, schema: Schema, mark_bad: bool, system_columns: Sequence[str]) -> ParquetRead:
-        declared = frozenset(name.lower() for name in held_types(self.declared, schema))
-        return ParquetRead(str(self.location.base), schema, declared, mark_bad, system_columns)
-
-    def _typed(self, name: str) -> FileSchema:
-        """The columns and types that a file itself declares."""
-        try:
-            with messages.named(self.location.path(name)):
-                return tuple(self._opened(name).format.typed_schema(partial(self._open, name)) or ())
-        except OSError as error:
-            raise self._from_system(error) from error
-
-    def _made(self, scan: Scan, known: Schema, seen: Columns, declared: Mapping[str, str]) -> Schema:
-        # A JSON record may leave out any field; a file with a header that lacks a declared column is another matter.
-        names_itself = any(_by_key(part["kind"]) for part in scan.parts[:1])
-        return make_schema(
-            known,
-            seen,
-            declared,
-            self.properties["schema.evolution"],
-            shown=scan.names,
-            add_declared=names_itself or not (known or seen),
-        )
-
-    def _reading(self, schema: Schema) -> Reading:
-        names = {field.name.lower() for field in schema}
-        held = held_types(self.declared, schema)
-        return Reading(
-            base=str(self.location.base),
-            settings=self.settings,
-            columns=tuple((field.name, field.type) for field in schema),
-            declared={name: type_ for name, type_ in held.items() if not schema or name.lower() in names},
-            mark_bad=self.marks_bad_rows,
-        )
-
-    def _allowed(self, system_columns: Sequence[str]) -> tuple[str, ...]:
-        unknown = [name for name in system_columns if name not in SYSTEM_COLUMNS]
-        if unknown:
-            raise SourceMisconfigured(
-                f"Files have no column {', '.join(unknown)}.",
-                steps=[f"Rows of files have {' and '.join(SYSTEM_COLUMNS)}."],
-            )
-        return tuple(system_columns)
-
-    def _from_system(self, error: OSError) -> SourceError:
-        """What the system said, about the file that it named."""
-        name = str(error.filename)
-        if name.startswith(f"{self.location.base}/"):
-            return messages.from_system(error, self.location, name[len(str(self.location.base)) + 1 :])
-        return messages.from_system(error, self.location)
+        return self.content.read(spark, scan, schema, system_columns)
 
 
 def _holds(have: Entry, want: Entry) -> bool:
@@ -409,11 +272,6 @@ def _holds(have: Entry, want: Entry) -> bool:
     return want.stop is not None and have.read >= want.settled
 
 
-def _by_key(kind: str | None) -> bool:
-    """Whether each record names its own columns."""
-    return (kind or "").startswith("json")
-
-
 def _marked(parts: Sequence[Part], end: Files) -> tuple[Part, ...]:
     """The parts, those marked whose files show a column that no file before them does: each column is sampled."""
     shown: set[str] = set()
@@ -423,12 +281,3 @@ def _marked(parts: Sequence[Part], end: Files) -> tuple[Part, ...]:
         marked.append(part if shown.issuperset(names) else {**part, "shows": True})
         shown.update(names)
     return tuple(marked)
-
-
-def _some(parts: Sequence[Part]) -> Sequence[Part]:
-    """Parts for a sample: the first one, the last one, some spread between, and those that show a column first."""
-    if len(parts) <= SAMPLED_PARTS:
-        return parts
-    step = (len(parts) - 1) / (SAMPLED_PARTS - 1)
-    spread = {round(number * step) for number in range(SAMPLED_PARTS)}
-    return [part for number, part in enumerate(parts) if number in spread or "shows" in part]

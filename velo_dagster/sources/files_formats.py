@@ -116,6 +116,11 @@ def kind_of(settings: FormatSettings, name: str, open_: Open) -> str:
     return found if compression is None else f"{found}+{compression}"
 
 
+def names_its_columns(kind: str | None) -> bool:
+    """Whether each record of a kind of file names its own columns."""
+    return (kind or "").startswith("json")
+
+
 @lru_cache(maxsize=64)
 def reader_of(settings: FormatSettings, kind: str) -> FileFormat:
     """The reader of a kind of file."""
