@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.test_kills import Killed
 from tests.harness import Play
-from velo_dagster.engine import load, source_load
+from velo_dagster.engine import load, source_load, source_write
 from velo_dagster.engine.report import Outcome
 from velo_dagster.store.table import Overtaken, Warehouse
 
@@ -41,8 +41,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
             before(name)
 
         before = source_load.crash_point
-        monkeypatch.setattr(source_load, "crash_point", reached)
-        monkeypatch.setattr(load, "crash_point", reached)
+        for module in (load, source_load, source_write):
+            monkeypatch.setattr(module, "crash_point", reached)
 
     return arrange
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,14 @@ from velo_dagster.engine.errors import WouldLose
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED
 from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.session import Session
-from velo_dagster.sources.contract import ERROR, ID, Position, Scan, Schema, Source
+from velo_dagster.engine.source_write import Batch, Mapped
+from velo_dagster.sources.contract import Field, Position, Scan, Schema, Source
 from velo_dagster.sources.errors import BadRows, SourceChanged
 from velo_dagster.store.record import Record, UnreadablePositions
-from velo_dagster.store.table import HIDDEN, Overtaken, Table
+from velo_dagster.store.table import Overtaken, Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql import DataFrame
 
 SOURCE = "source"
 ATTEMPTS = 5
@@ -56,7 +56,7 @@ class SourceLoad:
     rejected: Table
     source: Source
     fingerprint: str
-    mapped: Callable[[SparkSession, DataFrame], DataFrame]
+    mapped: Mapped
     system_columns: Sequence[str]
     commit_point: str
     filters: bool = True
@@ -248,10 +248,12 @@ class _Attempt:
 
     def _commit(self, record: Record | None, scan: Scan, until: Position, goal: Position | None) -> SourceOutcome:
         target = self.job.target
-        rejects = self._commit_rejected(record, scan)
-        rows, observation = self._rows(scan)
+        batch = Batch(self.session.spark, self.job.source, scan, self.schema, self.job.system_columns)
+        rejects = self._rejects(record, batch)
+        anew = self.since is None
+        rows, observation = batch.rows(self.job.mapped, all_written=anew and not self.job.filters)
         method, reason = self.method, self.reason
-        all_rows = self._in_new_order(record, scan, rows)
+        all_rows = self._in_new_order(record, batch, rows)
         if all_rows is not None:
             rows, method, reason = all_rows, "full", COLUMNS_MOVED
         ready = goal is None or self.job.source.reached(until, goal)
@@ -270,130 +272,32 @@ class _Attempt:
             goal=None if ready else goal,
         )
         crash_point(f"before-{self.job.commit_point}")
-        made = target.commit(
-            self.session.spark, new, lambda: _write(rows, target, method, scan, anew=self.since is None)
-        )
+        made = target.commit(self.session.spark, new, lambda: batch.write(rows, target, method, anew=anew))
         crash_point(f"after-{self.job.commit_point}")
         self.job.source.verify(scan, until)
         self.job.source.acknowledge(until)
         crash_point("after-acknowledge")
-        counted = self._counted(observation, made)
+        read, skipped = batch.counted(observation, made, self.job.note)
         outcome = Outcome.BULK if self.mode == "bulk" else Outcome.INCREMENT
-        return SourceOutcome(outcome, made, int(counted["rows"]), self._notes(), self._skipped(counted))
-
-    def _counted(self, observation: Observation | None, made: Record) -> Mapping[str, Any]:
-        """What was counted on the way. Without an observation, all that was read was written."""
-        found = observation.get if observation is not None else {}
-        if observation is not None and "rows" not in found:
-            # Over Spark Connect what is observed below SQL text is not told.
-            label = self.job.source.label
-            self.job.note(f"{label}: Spark does not say how many rows were read or left out; written ones are counted.")
-        return found if "rows" in found else {"rows": made.rows_changed}
-
-    def _skipped(self, counted: Mapping[str, Any]) -> int:
-        """How many bad rows the committed load left out; nobody would know of them otherwise."""
-        skipped = int(counted.get("bad", 0))
-        if skipped:
-            rows = "1 bad row was" if skipped == 1 else f"{skipped} bad rows were"
-            first = f"{counted['place']}: {counted['why']}"
-            self.job.note(f"{rows} left out of {self.job.source.label} (LogAndContinue); the first: {first}")
-        return skipped
+        return SourceOutcome(outcome, made, read, self._notes(), skipped)
 
     def _notes(self) -> tuple[str, ...]:
         return tuple(self.job.source.notes())
 
-    def _rows(self, scan: Scan) -> tuple[DataFrame, Observation | None]:
-        """The rows to write. They are counted on the way only where the commit itself does not say how many were read:
-        of a large bulk load, counting takes a tenth of the time."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
-        read = self.job.source.read(self.session.spark, scan, self.schema, self.job.system_columns)
-        if self.since is None and not self.job.filters and not self.job.source.marks_bad_rows:
-            return self.job.mapped(self.session.spark, read.drop(ERROR)), None
-        observation = Observation("scan")
-        counts = [f.count(f.lit(1)).alias("rows")]
-        if self.job.source.marks_bad_rows and not self.job.source.keeps_bad_rows:
-            order = f.when(f.col(ERROR).isNotNull(), f.col(ID))
-            counts += [f.count(f.col(ERROR)).alias("bad"), f.min_by(f.col(f"{ERROR}.place"), order).alias("place")]
-            counts += [f.min_by(f.col(f"{ERROR}.reason"), order).alias("why")]
-        counted = read.observe(observation, *counts)
-        good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
-        return self.job.mapped(self.session.spark, good), observation
-
-    def _in_new_order(self, record: Record | None, scan: Scan, rows: DataFrame) -> DataFrame | None:
-        """The table's rows and the new ones, if columns come to stand elsewhere than in the table; else nothing.
-
-        The source is not asked for rows that the table has: it may have them no longer.
-        """
-        if record is None or self.since is None or not self.job.ordered:
-            return None
-        held = self.job.target.snapshot(self.session.spark, record.version)
-        unseen = self.job.system_columns
-        before = [name for name in held.columns if not (name.startswith(HIDDEN) or name in unseen)]
-        now = [name for name in rows.columns if not (name.startswith(HIDDEN) or name in unseen)]
-        if now[: len(before)] == before:
-            return None
-        kept = held if scan.removed is None else held.where(f"NOT {scan.removed}")
-        return rows.unionByName(kept, allowMissingColumns=True)
-
-    def _commit_rejected(self, record: Record | None, scan: Scan) -> dict[str, int]:
+    def _rejects(self, record: Record | None, batch: Batch) -> dict[str, int]:
         """Bad rows first, under this attempt's id: they count only once the table's own commit names the attempt."""
         earlier = dict(record.rejects) if record is not None and self.since is not None else {}
-        if not self.job.source.keeps_bad_rows:
-            return earlier
-        from pyspark.sql import functions as f
+        count = batch.reject(self.job.rejected, self.id) if self.job.source.keeps_bad_rows else 0
+        return earlier | {self.id: count} if count else earlier
 
-        read = self.job.source.read(self.session.spark, scan, self.schema, self.job.system_columns)
-        bad = read.where(f.col(ERROR).isNotNull()).select(f"{ERROR}.*", f.lit(self.id).alias("attempt"))
-        rows = bad.collect()
-        if not rows:
-            return earlier
-        crash_point("before-rejected-commit")
-        # A schema that has been with the client comes back with collations over Spark Connect; casts take them away.
-        made = self.session.spark.createDataFrame(rows, bad.schema)
-        frame = made.select(*(f.col(name).cast("STRING").alias(name) for name in made.columns))
-        _append_always(self.job.rejected, self.session.spark, frame, self.id)
-        crash_point("after-rejected-commit")
-        return earlier | {self.id: len(rows)}
-
-
-def _append_always(table: Table, spark: SparkSession, frame: DataFrame, attempt: str) -> None:
-    """Append whatever other runs append meanwhile: each row carries its attempt, so order does not matter."""
-    while True:
-        record = Record(table.last_load() + 1, attempt, "load", "increment", "append", "bad rows", "", {})
-        try:
-            table.commit(spark, record, lambda: frame.write.format("delta").mode("append").save(str(table.path)))
-            return
-        except Overtaken:
-            continue
-
-
-def _write(rows: DataFrame, target: Table, method: str, scan: Scan, *, anew: bool) -> None:
-    writer = rows.write.format("delta")
-    if anew or method == "full":
-        # Statistics of hidden columns cost as much as those of others, and no reader has a use for them.
-        statistics = min(_leaves(field.dataType for field in rows.schema if not field.name.startswith(HIDDEN)), 32)
-        writer = writer.option("delta.dataSkippingNumIndexedCols", statistics)
-        writer = writer.mode("overwrite").option("overwriteSchema", "true")
-    elif method == "replace":
-        assert scan.removed is not None
-        writer = writer.mode("overwrite").option("replaceWhere", scan.removed).option("mergeSchema", "true")
-    else:
-        writer = writer.mode("append").option("mergeSchema", "true")
-    writer.save(str(target.path))
-
-
-def _leaves(types: Iterable[DataType]) -> int:
-    """How many columns of Parquet there are, of those that Delta counts."""
-    from pyspark.sql.types import StructType
-
-    return sum(_leaves(field.dataType for field in type_) if isinstance(type_, StructType) else 1 for type_ in types)
+    def _in_new_order(self, record: Record | None, batch: Batch, rows: DataFrame) -> DataFrame | None:
+        """All rows of the table, if an increment moves columns that are seen."""
+        if record is None or self.since is None or not self.job.ordered:
+            return None
+        return batch.in_new_order(rows, self.job.target.snapshot(self.session.spark, record.version))
 
 
 def _schema(record: Record) -> Schema:
-    from velo_dagster.sources.contract import Field
-
     return tuple(Field(name, type_) for name, type_ in record.schema)
 
 

@@ -1,0 +1,131 @@
+"""The rows of one scan on their way into a table: counted, in the table's order of columns, bad ones aside.
+
+When to read and what a commit records is decided in `source_load`; here is what is read then, and how it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from velo_dagster.crash import crash_point
+from velo_dagster.sources.contract import ERROR, ID, Scan, Schema, Source
+from velo_dagster.store.record import Record
+from velo_dagster.store.table import HIDDEN, Overtaken, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql.types import DataType
+
+Mapped = Callable[["SparkSession", "DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one scan delivers under one schema."""
+
+    spark: SparkSession
+    source: Source
+    scan: Scan
+    schema: Schema
+    system_columns: Sequence[str]
+
+    def rows(self, mapped: Mapped, *, all_written: bool) -> tuple[DataFrame, Observation | None]:
+        """The rows to write. They are counted on the way only where the commit itself does not say how many were read:
+        of a large bulk load, counting takes a tenth of the time."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        read = self._read()
+        if all_written and not self.source.marks_bad_rows:
+            return mapped(self.spark, read.drop(ERROR)), None
+        observation = Observation("scan")
+        counts = [f.count(f.lit(1)).alias("rows")]
+        if self.source.marks_bad_rows and not self.source.keeps_bad_rows:
+            order = f.when(f.col(ERROR).isNotNull(), f.col(ID))
+            counts += [f.count(f.col(ERROR)).alias("bad"), f.min_by(f.col(f"{ERROR}.place"), order).alias("place")]
+            counts += [f.min_by(f.col(f"{ERROR}.reason"), order).alias("why")]
+        counted = read.observe(observation, *counts)
+        good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
+        return mapped(self.spark, good), observation
+
+    def in_new_order(self, rows: DataFrame, held: DataFrame) -> DataFrame | None:
+        """The rows that the table holds and the new ones, if columns come to stand elsewhere than in the table; else
+        nothing. The source is not asked for rows that the table has: it may have them no longer."""
+        before, now = (
+            [name for name in frame.columns if not (name.startswith(HIDDEN) or name in self.system_columns)]
+            for frame in (held, rows)
+        )
+        if now[: len(before)] == before:
+            return None
+        kept = held if self.scan.removed is None else held.where(f"NOT {self.scan.removed}")
+        return rows.unionByName(kept, allowMissingColumns=True)
+
+    def reject(self, rejected: Table, attempt: str) -> int:
+        """Append the bad rows to the table of such, under the attempt's id, and say how many there are."""
+        from pyspark.sql import functions as f
+
+        bad = self._read().where(f.col(ERROR).isNotNull()).select(f"{ERROR}.*", f.lit(attempt).alias("attempt"))
+        rows = bad.collect()
+        if not rows:
+            return 0
+        crash_point("before-rejected-commit")
+        # A schema that has been with the client comes back with collations over Spark Connect; casts take them away.
+        made = self.spark.createDataFrame(rows, bad.schema)
+        frame = made.select(*(f.col(name).cast("STRING").alias(name) for name in made.columns))
+        _append_always(rejected, self.spark, frame, attempt)
+        crash_point("after-rejected-commit")
+        return len(rows)
+
+    def write(self, rows: DataFrame, target: Table, method: str, *, anew: bool) -> None:
+        """Write as the method says; `anew` is in place of all that the table holds."""
+        writer = rows.write.format("delta")
+        if anew or method == "full":
+            # Statistics of hidden columns cost as much as those of others, and no reader has a use for them.
+            statistics = min(_leaves(field.dataType for field in rows.schema if not field.name.startswith(HIDDEN)), 32)
+            writer = writer.option("delta.dataSkippingNumIndexedCols", statistics)
+            writer = writer.mode("overwrite").option("overwriteSchema", "true")
+        elif method == "replace":
+            assert self.scan.removed is not None
+            writer = writer.mode("overwrite").option("replaceWhere", self.scan.removed).option("mergeSchema", "true")
+        else:
+            writer = writer.mode("append").option("mergeSchema", "true")
+        writer.save(str(target.path))
+
+    def counted(self, observation: Observation | None, made: Record, note: Callable[[str], None]) -> tuple[int, int]:
+        """How many rows a committed load has read, and how many bad ones it left out; nobody would know of these
+        otherwise. Without an observation, all that was read was written."""
+        found = observation.get if observation is not None else {}
+        label = self.source.label
+        if observation is not None and "rows" not in found:
+            # Over Spark Connect what is observed below SQL text is not told.
+            note(f"{label}: Spark does not say how many rows were read or left out; written ones are counted.")
+        if "rows" not in found:
+            return made.rows_changed, 0
+        skipped = int(found.get("bad", 0))
+        if skipped:
+            rows = "1 bad row was" if skipped == 1 else f"{skipped} bad rows were"
+            note(f"{rows} left out of {label} (LogAndContinue); the first: {found['place']}: {found['why']}")
+        return int(found["rows"]), skipped
+
+    def _read(self) -> DataFrame:
+        return self.source.read(self.spark, self.scan, self.schema, self.system_columns)
+
+
+def _append_always(table: Table, spark: SparkSession, frame: DataFrame, attempt: str) -> None:
+    """Append whatever other runs append meanwhile: each row carries its attempt, so order does not matter."""
+    while True:
+        record = Record(table.last_load() + 1, attempt, "load", "increment", "append", "bad rows", "", {})
+        try:
+            table.commit(spark, record, lambda: frame.write.format("delta").mode("append").save(str(table.path)))
+            return
+        except Overtaken:
+            continue
+
+
+def _leaves(types: Iterable[DataType]) -> int:
+    """How many columns of Parquet there are, of those that Delta counts."""
+    from pyspark.sql.types import StructType
+
+    return sum(_leaves(field.dataType for field in type_) if isinstance(type_, StructType) else 1 for type_ in types)
