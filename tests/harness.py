@@ -66,7 +66,9 @@ class Play:
         return path
 
     def append(self, name: str, text: str | bytes) -> None:
-        with (self.folder / name).open("ab") as file:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
             file.write(text.encode() if isinstance(text, str) else text)
 
     def project(self) -> Project:
@@ -90,6 +92,14 @@ class Play:
             if report.error is not None:
                 raise report.error
         return reports
+
+    def grown(self, sql: str, *steps: Mapping[str, str]) -> None:
+        """Statements over files that only grow: each step is what comes at the end of which files, then a load."""
+        self.write("t.sql", sql)
+        for step in steps:
+            for name, text in step.items():
+                self.append(name, text)
+            self.loaded()
 
     def table(self, name: str) -> Any:
         return to_arrow(self.folder / self.warehouse / name)

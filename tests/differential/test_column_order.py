@@ -120,20 +120,18 @@ def shown(play: Play, name: str) -> list[str]:
 
 def test_columns_declared_by_place_follow_the_files(play: Play):
     """A file that sorts first says which column is the first one; rows that were loaded before must not keep theirs."""
-    play.write("t.sql", "CREATE TABLE t (x BIGINT, y BIGINT) AS SELECT * FROM file://data/*.csv;")
-    play.write("data/b.csv", "a,b\n1,2\n")
-    play.loaded()
-    play.write("data/a.csv", "b,a\n20,10\n")
-    play.loaded()
+    play.grown(
+        "CREATE TABLE t (x BIGINT, y BIGINT) AS SELECT * FROM file://data/*.csv;",
+        {"data/b.csv": "a,b\n1,2\n"},
+        {"data/a.csv": "b,a\n20,10\n"},
+    )
     assert play.rows("t") == play.reloaded().rows("t") == Counter({(2, 1): 1, (20, 10): 1})
 
 
 def test_columns_move_though_a_file_is_gone(play: Play):
     """A mere order of columns must not ask for rows that nobody has any more."""
-    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://data/*.csv;")
-    play.write("data/b.csv", "a,b\n1,2\n")
-    play.write("data/c.csv", "a,b\n3,4\n")
-    play.loaded()
+    files = {"data/b.csv": "a,b\n1,2\n", "data/c.csv": "a,b\n3,4\n"}
+    play.grown("CREATE TABLE t AS SELECT * FROM file://data/*.csv;", files)
     (play.folder / "data/c.csv").unlink()
     play.write("data/a.csv", "c,b,a\n30,20,10\n")
     report = play.loaded()["t"]

@@ -199,11 +199,11 @@ def test_declared_columns_make_an_empty_table(play: Play):
 
 
 def test_where_applies_to_the_winner(play: Play):
-    play.write("a.sql", "CREATE TABLE open AS SELECT id PRIMARY KEY, state FROM file://a.jsonl WHERE state = 'open';")
-    play.write("a.jsonl", '{"id": 1, "state": "open"}\n{"id": 2, "state": "open"}\n')
-    play.loaded()
-    play.append("a.jsonl", '{"id": 1, "state": "closed"}\n')
-    play.loaded()
+    play.grown(
+        "CREATE TABLE open AS SELECT id PRIMARY KEY, state FROM file://a.jsonl WHERE state = 'open';",
+        {"a.jsonl": '{"id": 1, "state": "open"}\n{"id": 2, "state": "open"}\n'},
+        {"a.jsonl": '{"id": 1, "state": "closed"}\n'},
+    )
     assert play.rows("open") == Counter({(2, "open"): 1}) == play.reloaded("open").rows("open")
     play.append("a.jsonl", '{"id": 1, "state": "open"}\n')
     play.loaded()
@@ -272,18 +272,17 @@ def test_bad_rows_are_counted_and_skipped_if_told_to(play: Play):
 
 
 def test_first_and_last_follow_the_files(play: Play):
-    play.write("f.sql", "CREATE TABLE f AS SELECT sku, FIRST(n) AS f, LAST(n) AS l FROM file://d/*.csv GROUP BY sku;")
-    play.write("d/b.csv", "sku,n\nA,100\nA,101\n")
-    play.loaded()
-    play.write("d/a.csv", "sku,n\nA,95\n")
-    play.loaded()
+    play.grown(
+        "CREATE TABLE f AS SELECT sku, FIRST(n) AS f, LAST(n) AS l FROM file://d/*.csv GROUP BY sku;",
+        {"d/b.csv": "sku,n\nA,100\nA,101\n"},
+        {"d/a.csv": "sku,n\nA,95\n"},
+    )
     assert play.rows("f") == Counter({(95, 101, "A"): 1})
 
 
 def test_rows_share_a_key_in_its_declared_type(play: Play):
-    play.write("t.sql", "CREATE TABLE t (k INT, v INT) AS SELECT substr(id, 2) AS k PRIMARY KEY, v FROM file://a.csv;")
-    play.write("a.csv", 'id,v\n"x7",1\n"x07",2\n')
-    play.loaded()
+    sql = "CREATE TABLE t (k INT, v INT) AS SELECT substr(id, 2) AS k PRIMARY KEY, v FROM file://a.csv;"
+    play.grown(sql, {"a.csv": 'id,v\n"x7",1\n"x07",2\n'})
     assert play.rows("t") == Counter({(7, 2): 1})
     play.append("a.csv", "x007,3\n")
     play.loaded()
@@ -291,11 +290,8 @@ def test_rows_share_a_key_in_its_declared_type(play: Play):
 
 
 def test_key_named_in_another_case(play: Play):
-    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://a.csv WITH ('primary.key' = 'ID');")
-    play.write("a.csv", "id,v\n1,1\n")
-    play.loaded()
-    play.append("a.csv", "1,2\n2,1\n")
-    play.loaded()
+    sql = "CREATE TABLE t AS SELECT * FROM file://a.csv WITH ('primary.key' = 'ID');"
+    play.grown(sql, {"a.csv": "id,v\n1,1\n"}, {"a.csv": "1,2\n2,1\n"})
     assert play.rows("t") == Counter({(1, 2): 1, (2, 1): 1})
 
 
@@ -311,11 +307,8 @@ def test_another_value_of_a_variable_is_another_source(play: Play, monkeypatch: 
 
 
 def test_files_name_and_line_on_request(play: Play):
-    play.write("t.sql", "CREATE TABLE t AS SELECT *, _line, _file FROM file://a.csv;")
-    play.write("a.csv", "id\n1\n2\n")
-    play.loaded()
-    play.append("a.csv", "3\n")
-    play.loaded()
+    sql = "CREATE TABLE t AS SELECT *, _line, _file FROM file://a.csv;"
+    play.grown(sql, {"a.csv": "id\n1\n2\n"}, {"a.csv": "3\n"})
     path = str(play.folder / "a.csv")
     assert play.rows("t") == Counter({(path, 2, 1): 1, (path, 3, 2): 1, (path, 4, 3): 1})
 
@@ -362,11 +355,8 @@ def test_a_half_written_file_is_read_again_until_it_is_whole(play: Play):
 
 def test_a_bare_decimal_keeps_all_digits_however_they_come(play: Play):
     """A value with more digits than the first ones would be called bad, though the declaration takes any."""
-    play.write("a.sql", "CREATE TABLE a (x DECIMAL, y STRING) AS SELECT * FROM file://a.csv;")
-    play.write("a.csv", "x,y\n1,a\n2.5,b\n")
-    play.loaded()
-    play.append("a.csv", "3.125,c\n")
-    play.loaded()
+    sql = "CREATE TABLE a (x DECIMAL, y STRING) AS SELECT * FROM file://a.csv;"
+    play.grown(sql, {"a.csv": "x,y\n1,a\n2.5,b\n"}, {"a.csv": "3.125,c\n"})
     rows = [(Decimal("1.000"), "a"), (Decimal("2.500"), "b"), (Decimal("3.125"), "c")]
     assert play.rows("a") == Counter(rows)
     play.append("a.csv", "none,d\n")
@@ -391,16 +381,13 @@ def test_a_bad_row_says_nothing_about_types(play: Play, file: str):
 @pytest.mark.parametrize("added", ["007", "1.5", "n/a"])
 def test_a_column_spelled_anew_widens_all_the_same(play: Play, added: str):
     """A file that sorts first and writes ID for id would hide that a type became wider: 007 would be kept as 7."""
-    play.write(
-        "t.sql",
+    play.grown(
         "CREATE TABLE t AS SELECT * FROM file://d/*.csv; "
         "CREATE TABLE k AS SELECT id PRIMARY KEY, x FROM file://d/*.csv; "
         "CREATE TABLE s AS SELECT max(x) AS m FROM file://d/*.csv;",
+        {"d/m.csv": "id,x\n1,12\n2,3\n"},
+        {"d/a.csv": f"ID,X\n3,{added}\n"},
     )
-    play.write("d/m.csv", "id,x\n1,12\n2,3\n")
-    play.loaded()
-    play.write("d/a.csv", f"ID,X\n3,{added}\n")
-    play.loaded()
     fresh = play.reloaded()
     for name in "tks":
         assert play.rows(name) == fresh.rows(name), name
@@ -410,11 +397,11 @@ def test_a_column_spelled_anew_widens_all_the_same(play: Play, added: str):
 def test_a_bad_row_of_a_bare_decimal_says_nothing_about_types(play: Play):
     """The sample would take its text for a column's type, and its field for a column, and an increment would not."""
     with_ = "WITH ('failure_strategy' = 'LogAndContinue')"
-    play.write("t.sql", f"CREATE TABLE t (a DECIMAL) AS SELECT * FROM file://d/*.jsonl {with_};")
-    play.write("d/a.jsonl", '{"id":1,"a":1.5,"c":2}\n')
-    play.loaded()
-    play.append("d/a.jsonl", '{"id":2,"a":"n/a","c":"text","new":1}\n')
-    play.loaded()
+    play.grown(
+        f"CREATE TABLE t (a DECIMAL) AS SELECT * FROM file://d/*.jsonl {with_};",
+        {"d/a.jsonl": '{"id":1,"a":1.5,"c":2}\n'},
+        {"d/a.jsonl": '{"id":2,"a":"n/a","c":"text","new":1}\n'},
+    )
     fresh = play.reloaded()
     assert play.rows("t") == fresh.rows("t") and play.table("t").schema == fresh.table("t").schema
     assert "new" not in play.table("t").column_names
