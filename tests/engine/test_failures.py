@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import answered
 from tests.harness import Play
 from velo_dagster.engine.failures import explained, where_in
 from velo_dagster.errors import Span, VeloError
@@ -27,34 +28,9 @@ def failure(play: Play, sql: str) -> tuple[str, str, VeloError]:
     return place, text.partition(": error ")[2][:4], error
 
 
-@pytest.mark.parametrize(
-    ("sql", "place", "code", "said"),
-    [
-        ("CREATE TABLE t AS\nSELECT id,\n  amont FROM file://orders.csv;", "3:3", "E114", "Did you mean amount?"),
-        ("CREATE TABLE t AS SELECT id\nFROM file://orders.csv AS o WHERE o.nmae = 'x';", "2:37", "E114", "mean name?"),
-        ("CREATE TABLE t AS\nSELECT z.id FROM file://orders.csv o;", "2:10", "E114", "'z.id'"),
-        ("CREATE TABLE t AS SELECT id AS i\nFROM file://orders.csv GROUP BY 1, idd;", "2:36", "E114", "mean id?"),
-        ("CREATE TABLE t AS\nSELECT id, uper(name) AS u FROM file://orders.csv;", "2:12", "E131", "mean upper or"),
-        ("CREATE TABLE t AS\nSELECT id, amount + array(1) AS u FROM file://orders.csv;", "2:12", "L405", "MISMATCH"),
-        ("CREATE TABLE t AS\nSELECT id, amount / (id - id) AS u FROM file://orders.csv;", "2:12", "L405", "DIVIDE"),
-        ("CREATE TABLE t AS\nSELECT id, CAST(name AS INT) AS u FROM file://orders.csv;", "2:12", "L405", "CAST_INV"),
-        (
-            "CREATE TABLE t AS SELECT id FROM file://orders.csv\nUNION ALL SELECT q FROM (SELECT name FROM "
-            "file://orders.csv);",
-            "2:18",
-            "E114",
-            "'q'",
-        ),
-        (
-            "CREATE TABLE t AS\nSELECT id FROM file://orders.csv\nUNION ALL SELECT id FROM (\n"
-            "SELECT amount AS i FROM file://orders.csv);",
-            "3:18",
-            "E114",
-            "Did you mean i?",
-        ),
-    ],
-)
-def test_the_place_is_the_users_own(play: Play, sql: str, place: str, code: str, said: str):
+@pytest.mark.parametrize(("sql", "answer"), answered("engine/refused_by_spark.sql"))
+def test_the_place_is_the_users_own(play: Play, sql: str, answer: str):
+    place, code, said = answer.split(" ", 2)
     found_place, found_code, error = failure(play, sql)
     assert (found_place, found_code) == (place, code), error.render()
     assert said in error.render()

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.cases import answered
 from velo_dagster.plan.refresh import plan_refresh
 from velo_dagster.sql.parse import parse
 from velo_dagster.sql.rows import row_select
 from velo_dagster.sql.statements import CreateTableAs
 
-FILE = Path(__file__).parent.parent / "fixtures" / "plan" / "refresh.sql"
-
-
-def cases() -> list[tuple[str, str]]:
-    parts = (case.partition("\n--> ") for case in FILE.read_text().split("\n\n")[1:])
-    return [(select, answer.strip()) for select, _, answer in parts]
+CASES = answered("plan/refresh.sql")
 
 
 def test_there_are_many_cases():
-    assert len(cases()) > 40
+    assert len(CASES) > 40
 
 
-@pytest.mark.parametrize(("select", "answer"), cases())
+@pytest.mark.parametrize(("select", "answer"), CASES)
 def test_refresh(select: str, answer: str):
     statements, problems = parse(f"CREATE TABLE x AS {select}", "a.sql")
     assert not problems

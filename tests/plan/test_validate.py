@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import answered
 from velo_dagster.plan.project import load_project
 
-FILE = Path(__file__).parent.parent / "fixtures" / "validate" / "problems.sql"
 GIVEN = """
 CREATE TABLE orders AS SELECT id, amount, name FROM file:///orders.csv;
 CREATE TABLE users AS SELECT id, email FROM file:///users.csv;
@@ -19,12 +19,7 @@ CREATE TABLE totals AS SELECT name, sum(amount) AS s FROM orders GROUP BY name;
 SOURCES = "sources: {clicks: 'kafka://h:1/clicks', views: 'kafka://h:1/views'}\n"
 
 
-def cases() -> list[tuple[str, str]]:
-    parts = (case.partition("\n-->") for case in FILE.read_text().split("\n\n")[1:])
-    return [(text, answer.strip()) for text, _, answer in parts]
-
-
-@pytest.mark.parametrize(("text", "answer"), cases())
+@pytest.mark.parametrize(("text", "answer"), answered("validate/problems.sql"))
 def test_problems(tmp_path: Path, text: str, answer: str):
     (tmp_path / "velo.yaml").write_text(SOURCES)
     (tmp_path / "a_given.sql").write_text(GIVEN)

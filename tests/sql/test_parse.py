@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import FIXTURES, answered
 from velo_dagster.errors import Span
 from velo_dagster.sql import statements
 from velo_dagster.sql.durations import parse_duration
@@ -16,21 +16,13 @@ from velo_dagster.sql.parse import parse, parse_select
 from velo_dagster.sql.problems import StatementError
 from velo_dagster.sql.text import to_sql
 
-FOLDER = Path(__file__).parent.parent / "fixtures" / "parse"
+FOLDER = FIXTURES / "parse"
 TEXT = (FOLDER / "statements.sql").read_text()
 
 
 def durations() -> list[tuple[str, str]]:
     lines = (FOLDER / "durations.txt").read_text().splitlines()
     return [(text, answer.strip()) for text, _, answer in (line.rpartition("|") for line in lines[1:])]
-
-
-def refusals() -> list[tuple[str, str]]:
-    cases = []
-    for case in (FOLDER / "refused.sql").read_text().split("\n\n")[1:]:
-        statement, _, answer = case.partition("\n--> ")
-        cases.append((statement, answer.strip()))
-    return cases
 
 
 def one(sql: str) -> statements.Statement:
@@ -56,7 +48,7 @@ def test_what_is_written_out_parses_to_the_same():
         assert one(to_sql(statement)) == statement
 
 
-@pytest.mark.parametrize(("statement", "answer"), refusals())
+@pytest.mark.parametrize(("statement", "answer"), answered("parse/refused.sql"))
 def test_refused_with_a_place_and_a_code(statement: str, answer: str):
     _, problems = parse(statement, "a.sql")
     told, _, step = answer.partition(" | ")
