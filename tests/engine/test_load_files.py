@@ -11,6 +11,8 @@ from tests.harness import Play
 from velo_dagster.engine.load import Loader
 from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.source_load import LoadOptions
+from velo_dagster.engine.status import table_status
+from velo_dagster.sources.files import FileSource
 from velo_dagster.store.table import Warehouse
 
 ORDERS = """
@@ -443,3 +445,97 @@ def test_a_file_may_be_called_like_a_word_of_sql(play: Play, word: str):
     play.write(f"{word}.csv", "id\n1\n")
     play.loaded()
     assert play.rows("t") == Counter([(1,)])
+
+
+def test_another_place_to_read_from_is_read_anew_and_loses_nothing_that_is_asked_for(play: Play):
+    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://old/*.csv")
+    play.write("old/a.csv", "id\n1\n")
+    play.write("new/b.csv", "id\n2\n")
+    play.loaded()
+    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://new/*.csv")
+    report = play.loaded()["t"]
+    assert (report.method, play.rows("t")) == ("full", Counter({(2,): 1}))
+    assert "changed" in report.reason
+
+
+def test_two_sources_that_change_places_are_both_read_anew(play: Play):
+    statement = "CREATE TABLE t AS SELECT a.id, b.v FROM file://{}.csv a JOIN file://{}.csv b ON a.id = b.id"
+    play.write("x.csv", "id,v\n1,10\n")
+    play.write("y.csv", "id,v\n1,20\n")
+    play.write("t.sql", statement.format("x", "y"))
+    play.loaded()
+    play.write("t.sql", statement.format("y", "x"))
+    play.loaded()
+    assert play.rows("t") == Counter({(1, 10): 1})
+
+
+def test_rows_of_files_that_are_gone_are_still_not_given_up_when_only_the_select_changes(play: Play):
+    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://d/*.csv")
+    play.write("d/a.csv", "id\n1\n")
+    play.write("d/b.csv", "id\n2\n")
+    play.loaded()
+    (play.folder / "d/a.csv").unlink()
+    play.write("t.sql", "CREATE TABLE t AS SELECT id, id AS again FROM file://d/*.csv")
+    assert "a.csv" in str(play.load()["t"].error)
+
+
+def test_a_source_that_cannot_load_increments_is_read_in_full_each_time_and_says_so(play: Play, monkeypatch):
+    monkeypatch.setattr(FileSource, "increments", False)
+    play.write(
+        "t.sql", "CREATE TABLE t AS SELECT * FROM file://d/*.csv; CREATE TABLE k AS SELECT id PRIMARY KEY FROM t"
+    )
+    play.write("d/a.csv", "id\n1\n")
+    assert play.loaded()["t"].outcome is Outcome.BULK
+    assert play.loaded()["t"].outcome is Outcome.UNCHANGED
+    play.write("d/b.csv", "id\n2\n")
+    report = play.loaded()["t"]
+    assert (report.outcome, report.method, report.rows_read) == (Outcome.BULK, "full", 2)
+    assert report.reason == "its source can't load increments"
+    assert play.rows("t") == play.rows("k") == Counter({(1,): 1, (2,): 1})
+
+
+@pytest.mark.parametrize("bound", ["loading.bulk.max_records", "loading.incremental.max_records"])
+def test_properties_bound_what_one_load_takes(play: Play, bound: str):
+    play.write("t.sql", f"CREATE TABLE t AS SELECT * FROM file://d/*.csv WITH ('{bound}' = '2')")
+    play.write("d/a.csv", "id\n1\n2\n3\n")
+    first = play.loaded()["t"]
+    bulk = bound == "loading.bulk.max_records"
+    assert (first.rows_read, first.ready) == ((2, False) if bulk else (3, True))
+    play.loaded()
+    assert sum(play.rows("t").values()) == 3
+    play.write("d/b.csv", "id\n4\n5\n6\n")
+    assert play.loaded()["t"].rows_read == (3 if bulk else 2)
+
+
+def test_how_files_are_written_is_as_the_table_says(play: Play):
+    from pyarrow import parquet
+
+    asked = {
+        "plain": ("", "SNAPPY"),
+        "compact": ("WITH ('table_model' = 'compact')", "ZSTD"),
+        "packed": ("WITH ('compression' = 'gzip')", "GZIP"),
+    }
+    for name, (properties, _) in asked.items():
+        play.write(f"{name}.sql", f"CREATE TABLE {name} AS SELECT * FROM file://d.csv {properties}")
+    play.write("d.csv", "id\n1\n")
+    play.loaded()
+    for name, (_, codec) in asked.items():
+        (file,) = (play.folder / "warehouse" / name).rglob("*.parquet")
+        assert parquet.ParquetFile(file).metadata.row_group(0).column(0).compression == codec, name
+
+
+def test_a_load_with_nothing_new_starts_no_spark(orders: Play):
+    class NoEngine:
+        def session(self):
+            raise AssertionError("Spark was asked for")
+
+        def stop(self) -> None: ...
+
+    quiet = Play(orders.folder, NoEngine())
+    assert {report.outcome for report in quiet.loaded().values()} == {Outcome.UNCHANGED}
+
+
+def test_a_look_at_the_status_changes_nothing_outside(play: Play):
+    play.write("t.sql", "CREATE TABLE t (id INT) AS SELECT * FROM file://new/a.csv WITH ('file.create.empty' = 'true')")
+    table_status(play.project(), Warehouse(str(play.folder / "warehouse")), play.project().table("t"))
+    assert not (play.folder / "new").exists()

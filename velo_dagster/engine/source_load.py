@@ -141,7 +141,7 @@ class _Attempt:
         goal = self._goal(record, bound)
         crash_point("after-end")
         scan = self.job.source.scan(self.since, until)
-        if record is not None and self.since is not None and scan.empty and not self._arrived(record, until):
+        if record is not None and self._nothing_new(record, scan, until):
             return SourceOutcome(Outcome.UNCHANGED, record, notes=self._notes())
         if self.since is not None and scan.removed is not None:
             scan = self._without_removed(scan, until)
@@ -157,11 +157,19 @@ class _Attempt:
         if record is not None:
             self.load = record.load + 1
         if record is not None and record.fingerprint == self.job.fingerprint:
+            if not self.job.source.increments:
+                self._start_over("its source can't load increments", None)
+                return record
             self.mode, self.reason = "increment", "only new rows"
             self.since = record.positions[SOURCE]
         elif record is not None:
             self._start_over("the statement or its source changed", record.positions[SOURCE])
         return record
+
+    def _nothing_new(self, record: Record, scan: Scan, until: Position) -> bool:
+        if self.since is not None:
+            return scan.empty and not self._arrived(record, until)
+        return record.fingerprint == self.job.fingerprint and until == record.positions[SOURCE]
 
     def _arrived(self, record: Record, until: Position) -> bool:
         """Whether a bounded bulk load has reached its goal without another row, which its table must get to know."""

@@ -119,7 +119,7 @@ def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int,
         probe = source.probe(position)
         if not probe.ready:
             return InputStatus(planned.label, "source", position, None, "bytes", probe.message, summary)
-        scan = source.scan(position, source.end(position))
+        scan = source.scan(position, source.end(position, wait=False))
         notes = [*source.notes(), *([GOES] if position is not None and scan.removed is not None else [])]
     except VeloError as error:
         return InputStatus(planned.label, "source", position, None, "bytes", error.what)

@@ -99,6 +99,7 @@ class Source(ABC):
 
     id_type: ClassVar[str]
     increments: ClassVar[bool] = True
+    """It can deliver what lies between two positions; if not, each load reads all of it, and says so."""
 
     label: str
     bounds: Bounds = Bounds()
@@ -124,8 +125,11 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def end(self, since: Position | None, max_records: int | None = None) -> Position:
-        """Where the source ends now, waiting for it as its properties say; at most `max_records` rows past `since`."""
+    def end(self, since: Position | None, max_records: int | None = None, *, wait: bool = True) -> Position:
+        """Where the source ends now, waiting for it as its properties say; at most `max_records` rows past `since`.
+
+        Without `wait` it is a look: one try, and nothing outside is changed.
+        """
 
     @abstractmethod
     def scan(self, since: Position | None, until: Position) -> Scan:
@@ -169,6 +173,7 @@ class Source(ABC):
     def lost(self, position: Position) -> tuple[str, ...]:
         """What was delivered up to `position` and is meant to stay, but would be missing after a full reload.
 
+        If another source delivered it, because the statement reads this one now, nothing of it is meant to stay.
         What the source has replaced since is not lost: a full reload delivers what is there now.
         """
         return ()

@@ -8,6 +8,7 @@ contract.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -146,18 +147,20 @@ class FileSource(Source):
         size = sum(stat.size for stat in listed.values())
         return Probe(True, f"{len(listed)} files, {size} bytes", None)
 
-    def end(self, since: Position | None, max_records: int | None = None) -> Position:
+    def end(self, since: Position | None, max_records: int | None = None, *, wait: bool = True) -> Position:
         known = Files.parse(since)
         self._notes = []
 
         def attempt() -> Files:
             with self.files.told():
-                listed = self._list(known, create=True)
+                listed = self._list(known, create=wait)
                 found, self._notes = advance(
                     known, listed, self.files.opened, self.rules, now_ns=self._now_ns(), max_records=max_records
                 )
             return found
 
+        if not wait:
+            return self._position(attempt())
         found = retry.call(
             attempt,
             self.policy,
@@ -165,7 +168,15 @@ class FileSource(Source):
             metrics=self.metrics,
             clock=self._clock,
         )
-        return found.to_json()
+        return self._position(found)
+
+    def _position(self, files: Files) -> Position:
+        return {**files.to_json(), "source": self._mark}
+
+    @property
+    def _mark(self) -> str:
+        """By what a position is known to be of these files: where they are; hashed, as a variable may hold a secret."""
+        return hashlib.sha256(self.files.written.encode()).hexdigest()[:16]
 
     def _list(self, since: Files, *, create: bool) -> dict[str, Stat]:
         """The files there are now. None at all is an error, unless some were there before and their folder still is.
@@ -234,7 +245,7 @@ class FileSource(Source):
                 raise messages.changed(self.files.location, name, how)
 
     def lost(self, position: Position) -> tuple[str, ...]:
-        if not self.rules.keep_gone:
+        if not self.rules.keep_gone or position["source"] != self._mark:
             return ()
         entries = Files.parse(position).entries
         return tuple(name for name, entry in entries.items() if entry.read and not self.files.exists(name))
