@@ -13,6 +13,7 @@ from tests.harness import Play
 from tests.store.test_table import record, rows
 from velo_dagster.engine import maintenance
 from velo_dagster.engine.report import Outcome
+from velo_dagster.engine.scale import Size
 from velo_dagster.store.table import Overtaken, Table, Warehouse
 
 STATEMENTS = """
@@ -133,3 +134,24 @@ def test_tidying_up_in_the_middle_of_a_load_makes_it_start_again(engine, tmp_pat
         tidying.join()
         table.commit(spark, record(3, "a3"), rows(spark, table, 2))
         assert table.last_load() == 3
+
+
+def test_settings_follow_the_size_of_the_data_but_not_against_the_user():
+    many = Size(10 * 2**30, 120_000).settings()
+    assert many == {"spark.sql.shuffle.partitions": "160", "spark.databricks.delta.snapshotPartitions": "3"}
+    assert Size().settings()["spark.databricks.delta.snapshotPartitions"] == "1"
+
+
+def test_scaled_settings_reach_the_session(engine, play: Play):
+    from velo_dagster.engine.session import Session
+
+    with Session(engine, {}) as session:
+        session.scale(Size(10 * 2**30, 120_000).settings())
+        assert session.spark.conf.get("spark.databricks.delta.snapshotPartitions") == "3"
+        # The tests' own engine sets this one, as a user may.
+        assert session.spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    play.write("d.csv", "id\n1\n")
+    play.write("t.sql", "CREATE TABLE t AS SELECT * FROM file://d.csv")
+    play.loaded()
+    size = Size().with_table(Warehouse(str(play.folder / "warehouse")).table("t"))
+    assert (size.files, size.bytes > 0) == (1, True)

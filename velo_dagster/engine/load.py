@@ -32,6 +32,7 @@ from velo_dagster.engine.refresh.merge import merge
 from velo_dagster.engine.refresh.rows import mapped
 from velo_dagster.engine.refresh.work import Work, Write
 from velo_dagster.engine.report import LoadReport, Outcome
+from velo_dagster.engine.scale import size_of
 from velo_dagster.engine.session import Engine, Session
 from velo_dagster.engine.source_load import ATTEMPTS, LoadOptions, SourceLoad, SourceOutcome, what_now
 from velo_dagster.engine.supported import check_supported
@@ -259,6 +260,7 @@ class _TableLoad:
         self, target: Table, load: int, record: Record | None, inputs: Sequence[TableInput], restart: str
     ) -> LoadReport:
         spark = self.session.spark
+        self.session.scale(size_of([target, *(one.table for one in inputs)]).settings())
         write = self._write(Work(self.plan, target, inputs, spark, restart))
         new = Record(
             load=load,

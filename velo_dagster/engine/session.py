@@ -246,3 +246,10 @@ class Session:
                 self._spark.conf.set(key, value)
             self.start_seconds = time.monotonic() - started
         return self._spark
+
+    def scale(self, settings: Mapping[str, str]) -> None:
+        """Set what follows the size of the data, but for what the user has set himself."""
+        usual = base_settings()
+        for key, value in settings.items():
+            if self.spark.conf.get(key) == usual[key]:
+                self.spark.conf.set(key, value)

@@ -18,6 +18,7 @@ from velo_dagster.crash import crash_point
 from velo_dagster.engine.errors import WouldLose
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED
 from velo_dagster.engine.report import Outcome
+from velo_dagster.engine.scale import size_of
 from velo_dagster.engine.session import Session
 from velo_dagster.engine.source_write import Batch, Mapped
 from velo_dagster.sources.contract import Field, Position, Scan, Schema, Source
@@ -256,6 +257,7 @@ class _Attempt:
 
     def _commit(self, record: Record | None, scan: Scan, until: Position, goal: Position | None) -> SourceOutcome:
         target = self.job.target
+        self.session.scale(size_of([target]).settings())
         batch = Batch(self.session.spark, self.job.source, scan, self.schema, self.job.system_columns)
         rejects = self._rejects(record, batch)
         anew = self.since is None

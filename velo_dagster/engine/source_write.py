@@ -67,16 +67,12 @@ class Batch:
         from pyspark.sql import functions as f
 
         bad = self._read().where(f.col(ERROR).isNotNull()).select(f"{ERROR}.*", f.lit(attempt).alias("attempt"))
-        rows = bad.collect()
-        if not rows:
+        if bad.isEmpty():
             return 0
         crash_point("before-rejected-commit")
-        # A schema that has been with the client comes back with collations over Spark Connect; casts take them away.
-        made = self.spark.createDataFrame(rows, bad.schema)
-        frame = made.select(*(f.col(name).cast("STRING").alias(name) for name in made.columns))
-        _append_always(rejected, self.spark, frame, attempt)
+        made = _append_always(rejected, self.spark, bad, attempt)
         crash_point("after-rejected-commit")
-        return len(rows)
+        return made.rows_changed
 
     def write(self, rows: DataFrame, target: Table, method: str, *, anew: bool) -> None:
         """Write as the method says; `anew` is in place of all that the table holds."""
@@ -113,13 +109,12 @@ class Batch:
         return self.source.read(self.spark, self.scan, self.schema, self.system_columns)
 
 
-def _append_always(table: Table, spark: SparkSession, frame: DataFrame, attempt: str) -> None:
+def _append_always(table: Table, spark: SparkSession, frame: DataFrame, attempt: str) -> Record:
     """Append whatever other runs append meanwhile: each row carries its attempt, so order does not matter."""
     while True:
         record = Record(table.last_load() + 1, attempt, "load", "increment", "append", "bad rows", "", {})
         try:
-            table.commit(spark, record, lambda: frame.write.format("delta").mode("append").save(str(table.path)))
-            return
+            return table.commit(spark, record, lambda: frame.write.format("delta").mode("append").save(str(table.path)))
         except Overtaken:
             continue
 
