@@ -11,6 +11,7 @@ import yaml
 
 from velo_dagster.errors import Span, Terminal, VeloError
 from velo_dagster.plan import rules
+from velo_dagster.plan.annotations import Annotations, read_annotations
 from velo_dagster.plan.columns import Columns, derive_columns, star_over_join, unknown_columns
 from velo_dagster.plan.graph import dependency_order
 from velo_dagster.plan.inputs import (
@@ -57,13 +58,14 @@ class NoProject(Terminal, VeloError):
 
 @dataclass(frozen=True)
 class TablePlan:
-    """One table: its statement, what it reads, how it is kept up to date, and what its rows depend on."""
+    """One table: its statement, its inputs, how it is kept up to date, what its rows depend on, what Dagster shows."""
 
     name: str
     statement: CreateTableAs
     inputs: tuple[PlannedInput, ...]
     refresh: Refresh
     fingerprint: str
+    annotations: Annotations
 
 
 def resolved_table_fingerprint(plan: TablePlan, environ: Mapping[str, str]) -> str:
@@ -200,7 +202,9 @@ def _plan(
             found += wrong
             refresh = plan_refresh(statement)
             fingerprint = _fingerprint(statement, inputs)
-            tables.append(TablePlan(statement.name, statement, inputs, refresh, fingerprint))
+            annotations, wrong = read_annotations(statement)
+            found += wrong
+            tables.append(TablePlan(statement.name, statement, inputs, refresh, fingerprint, annotations))
     for statement in statements:
         found += validate_statement(statement)
     reads = {t.name: [i.table for i in t.inputs if i.table] for t in tables}
@@ -241,7 +245,7 @@ def _table_problems(
     """What is wrong between a table and what it reads, silenced ones left out."""
     plans = {table.name.casefold(): table for table in tables}
     for table in judged:
-        silent = silenced(table.statement.comments)
+        silent = silenced((*table.statement.comments, *table.statement.inner_comments))
         found = [
             *rules.known_kinds(table),
             *rules.table_and_query(table),

@@ -31,6 +31,7 @@ class _Piece:
     text: str
     offset: int
     comments: tuple[str, ...]
+    inner_comments: tuple[str, ...]
 
 
 def parse(text: str, file: str) -> tuple[tuple[Statement, ...], tuple[Problem, ...]]:
@@ -123,7 +124,7 @@ def _piece(text: str, tokens: list[Token], before: int) -> _Piece:
     for token in tokens:
         token.start -= start
         token.end -= start
-    return _Piece(tokens, text[start:end], start, (*above, *inside))
+    return _Piece(tokens, text[start:end], start, above, inside)
 
 
 def _lines_right_above(text: str, before: int, start: int) -> tuple[str, ...]:
@@ -144,7 +145,12 @@ def _transaction_word(piece: _Piece) -> str | None:
 def _grammar(piece: _Piece, places: Places) -> Grammar:
     parser = VeloParser(dialect=_DIALECT)
     parser.start(piece.tokens, piece.text)
-    head = {"span": places.span(piece.offset), "text": piece.text, "comments": piece.comments}
+    head = {
+        "span": places.span(piece.offset),
+        "text": piece.text,
+        "comments": piece.comments,
+        "inner_comments": piece.inner_comments,
+    }
     return Grammar(parser, lambda offset: places.span(piece.offset + offset), head)
 
 
@@ -154,7 +160,7 @@ def _statement(piece: _Piece, places: Places) -> Statement:
 
 def _transaction(begin: _Piece, inner: Sequence[Statement], text: str, commit: _Piece, places: Places) -> Transaction:
     whole = text[begin.offset : commit.offset + len(commit.text)]
-    return Transaction(places.span(begin.offset), whole, begin.comments, tuple(inner))
+    return Transaction(places.span(begin.offset), whole, begin.comments, (), tuple(inner))
 
 
 def _problem(refusal: Refusal, piece: _Piece, places: Places) -> Problem:

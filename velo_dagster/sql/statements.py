@@ -69,11 +69,12 @@ class Sink:
 
 @dataclass(frozen=True)
 class Statement:
-    """What all statements have: where they stand, their text, and the comment lines right above them."""
+    """What all statements have: where they stand, their text, and the comment lines right above and inside them."""
 
     span: Span = field(compare=False)
     text: str = field(compare=False, repr=False)
     comments: tuple[str, ...] = field(compare=False, repr=False)
+    inner_comments: tuple[str, ...] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)

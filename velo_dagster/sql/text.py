@@ -45,7 +45,7 @@ def normalise(text: str, tokens: Sequence[Token]) -> str:
 def comments_between(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
     """The `--` comments in a stretch of text that holds nothing but white space and comments."""
     for match in _LINE_COMMENT.finditer(text, start, end):
-        yield match.start(), match[1].strip()
+        yield match.start(), match[1].rstrip().removeprefix(" ")
 
 
 def comments_inside(text: str, tokens: Sequence[Token]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def validate_statement(statement: Statement) -> Iterator[Problem]:
         for inner in statement.statements:
             yield from validate_statement(inner)
         return
-    silent = silenced(statement.comments)
+    silent = silenced((*statement.comments, *statement.inner_comments))
     rules = [rule(statement) for rule in TABLE_RULES] if isinstance(statement, CreateTableAs) else []
     if isinstance(statement, (CreateTableAs, CreateTable)):
         rules.append(table_name(statement))
