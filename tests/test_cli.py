@@ -161,7 +161,7 @@ def test_the_warehouse_lies_in_the_project_wherever_the_command_is_typed(
     ):
         with monkeypatch.context() as inside:
             inside.chdir(folder)
-            assert run("status", given, "--json") == 0
+            assert run("status", given, "--json") == 1
         out, err = capsys.readouterr()
         assert err.splitlines()[0] == f"warehouse: {shown}"
         assert json.loads(out)["state"] == "broken", "the table there is not ours, but it was found"
@@ -177,8 +177,34 @@ def test_status_before_any_load(capsys: pytest.CaptureFixture[str]):
     assert run("status", path, "--json") == 0
     orders, totals = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (orders["state"], orders["rows"], totals["state"]) == ("not loaded", None, "not loaded")
-    assert "does not exist" in orders["health"]
-    assert totals["inputs"][0]["health"] == "not loaded"
+    assert orders["health"] == "never loaded; waits for file://orders.csv: error E301 File 'orders.csv' does not exist."
+    assert totals["health"] == "never loaded; waits for orders: never loaded"
+    assert orders["well"] and totals["well"]
+    Path("project/orders.csv").write_text("id,amount\n1,2\n")
+    assert run("status", path, "--select", "orders") == 0
+    first, reads = capsys.readouterr().out.splitlines()
+    assert first == "orders: not loaded; health: never loaded"
+    assert reads.endswith("nothing read, 14 bytes waiting")
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("file://broken.csv.gz", "can't be read"),
+        ("file://circle.csv", "can't be read as a file"),
+        ("file://${NOT_SET_HERE}/a.csv", "NOT_SET_HERE"),
+        ("kafka://orders", "not supported yet"),
+    ],
+)
+def test_status_ends_with_1_where_a_source_cannot_be_read(source: str, why: str, capsys: pytest.CaptureFixture[str]):
+    """A monitor that looks at the exit code would never notice."""
+    path = write_project(a=f"CREATE TABLE orders AS SELECT * FROM {source};\n")
+    Path("project/broken.csv.gz").write_bytes(b"this is not gzip")
+    Path("project/circle.csv").symlink_to("circle.csv")
+    assert run("status", path, "--json") == 1
+    orders = json.loads(capsys.readouterr().out)
+    assert orders["health"].startswith("never loaded; ") and why in orders["health"]
+    assert not orders["well"] and not orders["inputs"][0]["waits"]
 
 
 VALUES = pa.table(

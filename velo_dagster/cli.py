@@ -240,17 +240,19 @@ def query(sql: str, form: str, warehouse: str | None) -> None:
 @warehouse_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table, with whole positions.")
 def status(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehouse: str | None, as_json: bool) -> None:
-    """Show per table: state, rows, last load, position, lag, health."""
+    """Show per table: state, rows, last load, position, lag, health. Ends with 1 if something must be mended."""
     from velo_dagster.engine.status import table_status
 
     project, chosen = _read_project(path, select, names)
     place = _warehouse(warehouse, project)
     tables = project.tables if chosen is None else project.select(chosen)
+    well = True
     for table in tables:
         found = table_status(project, place, table)
+        well = well and found.well
         for line in [status_json(found)] if as_json else status_lines(found):
             show(line)
-    concerned = any(table.name in project.blocked for table in tables) or bool(_unreadable(project, chosen))
+    concerned = not well or bool(_unreadable(project, chosen))
     sys.exit(1 if concerned or (project.errors and chosen is None) else 0)
 
 

@@ -12,12 +12,15 @@ from velo_dagster.engine.source_load import SOURCE
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.plan.project import Project, TablePlan, resolved_table_fingerprint
+from velo_dagster.sources.errors import MissingSource
 from velo_dagster.sources.registry import open_source
 from velo_dagster.store.reader import open_table
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import Table, Warehouse
 
 OK = "ok"
+NEVER = "never loaded"
+GOES_ON = "its first load goes on"
 GOES = "rows were replaced or removed; the next load follows"
 
 
@@ -25,7 +28,7 @@ GOES = "rows were replaced or removed; the next load follows"
 class InputStatus:
     """One input: the position read so far, and what of it waits (`lag`, in `unit`; None if that can't be told).
 
-    `notes`: what the next load will say about it, and is no trouble.
+    `notes`: what the next load will say about it, and is no trouble. `waits`: it is not there yet, which is no fault.
     """
 
     name: str
@@ -36,11 +39,21 @@ class InputStatus:
     health: str
     summary: str = ""
     notes: tuple[str, ...] = ()
+    waits: bool = False
+
+    def trouble(self) -> str | None:
+        """What keeps a load from reading it, in a line."""
+        said = self.health.splitlines()[0]
+        return None if self.health == OK else f"{'waits for ' if self.waits else ''}{self.name}: {said}"
 
 
 @dataclass(frozen=True)
 class TableStatus:
-    """One table. `state`: ready, loading (its first load is not complete), not loaded, broken."""
+    """One table. `state`: ready, loading (its first load is not complete), not loaded, broken.
+
+    `well`: nobody has to mend anything. A source that is not there yet, or a table before its first load, is a matter
+    of time; one that was read before and is gone is not.
+    """
 
     table: str
     state: str
@@ -53,6 +66,7 @@ class TableStatus:
     rejected: int
     inputs: tuple[InputStatus, ...]
     health: str
+    well: bool
 
 
 def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> TableStatus:
@@ -63,8 +77,11 @@ def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> Tab
     except VeloError as error:
         record, state, health = None, "broken", error.what
     inputs = tuple(_input(project, warehouse, plan, number, record) for number in range(len(plan.inputs)))
-    troubles = [f"{one.name}: {one.health.splitlines()[0]}" for one in inputs if one.health != OK]
-    if plan.name in project.blocked:
+    troubles = [said for one in inputs if (said := one.trouble()) is not None]
+    if state != "broken" and (record is None or not record.ready):
+        troubles.insert(0, NEVER if record is None else GOES_ON)
+    blocked = plan.name in project.blocked
+    if blocked:
         troubles.insert(0, f"blocked: {project.blocked[plan.name]}")
     elif record is not None and _changed(record, plan):
         troubles.insert(0, "the statement changed since the last load")
@@ -80,6 +97,7 @@ def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> Tab
         rejected=_rejected(warehouse, plan, record),
         inputs=inputs,
         health="; ".join([health, *troubles] if health != OK else troubles) or OK,
+        well=state != "broken" and not blocked and all(one.health == OK or one.waits for one in inputs),
     )
 
 
@@ -118,7 +136,8 @@ def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int,
         summary = source.summary(position) if position is not None else ""
         probe = source.probe(position)
         if not probe.ready:
-            return InputStatus(planned.label, "source", position, None, "bytes", probe.message, summary)
+            waits = probe.category == MissingSource.category and position is None
+            return InputStatus(planned.label, "source", position, None, "bytes", probe.message, summary, waits=waits)
         scan = source.scan(position, source.end(position, wait=False))
         notes = [*source.notes(), *([GOES] if position is not None and scan.removed is not None else [])]
     except VeloError as error:
@@ -134,6 +153,6 @@ def _table_input(planned: PlannedInput, table: Table, record: Record | None) -> 
     except VeloError as error:
         return InputStatus(planned.label, "table", position, None, "loads", error.what)
     if other is None:
-        return InputStatus(planned.label, "table", position, None, "loads", "not loaded")
+        return InputStatus(planned.label, "table", position, None, "loads", NEVER, waits=position is None)
     read = position["load"] if position else 0
     return InputStatus(planned.label, "table", position, other.load - read, "loads", OK, f"load {read}")
