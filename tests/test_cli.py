@@ -223,6 +223,16 @@ VALUES = pa.table(
 SELECT = "SELECT * FROM things ORDER BY id"
 
 
+def test_a_query_says_that_double_quotes_are_no_column(capsys: pytest.CaptureFixture[str]):
+    """The answer would be the column's own name, row by row."""
+    write_table("things", VALUES)
+    assert run("query", 'SELECT "id" FROM things', "--format", "csv") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:] == ["id", "id"]
+    assert 'query:1:8: warning W114 "id" is a text here, as in Spark; a column\'s name goes in backticks.' in err
+    assert "Write `id` for the column. If a text is meant, write 'id' in single quotes." in err
+
+
 def test_query_as_json_keeps_every_digit(capsys: pytest.CaptureFixture[str]):
     """12.50 that comes out as 12.5 or 12.500000001 is not what the table holds."""
     write_table("things", VALUES)

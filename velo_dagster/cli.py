@@ -220,9 +220,13 @@ def _interrupted(place: Warehouse, table: str | None) -> str:
 @warehouse_option
 def query(sql: str, form: str, warehouse: str | None) -> None:
     """Run a SELECT over the tables. Spark is started only where a plain reader would not give its answer."""
+    from velo_dagster.sql.parse import parse_select
+    from velo_dagster.sql.validate import texts_like_columns
     from velo_dagster.store.plain_types import NeedsSpark
     from velo_dagster.store.query import query as query_without_spark
 
+    for problem in texts_like_columns(parse_select(sql)):
+        say(problem.render())
     place = _warehouse(warehouse, None)
     try:
         result = query_without_spark(sql, place)

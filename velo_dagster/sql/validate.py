@@ -252,6 +252,38 @@ def like_without_start(query: Query) -> Iterator[Problem]:
             )
 
 
+_COMPARISONS = (
+    *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
+    *(exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.Is, exp.Between),
+)
+
+
+def texts_like_columns(query: Query) -> Iterator[Problem]:
+    """Double quotes where a column is likely meant: to Spark they enclose a text, in standard SQL a column's name."""
+    for node in query.tree.find_all(exp.Literal):
+        start = node.meta.get("start", 0)
+        if not node.is_string or query.source[start : start + 1] != '"' or not _column_expected(node):
+            continue
+        message = f'"{node.name}" is a text here, as in Spark; a column\'s name goes in backticks.'
+        step = f"Write `{node.name}` for the column. If a text is meant, write '{node.name}' in single quotes."
+        yield warning("W114", message, place(query, start), step)
+
+
+def _column_expected(node: exp.Literal) -> bool:
+    """Whether a text makes little sense here: as a whole item, in GROUP BY, ORDER BY, PARTITION BY, left of `=`."""
+    parent, key = node.parent, node.arg_key
+    if isinstance(parent, exp.Alias):
+        return isinstance(parent.parent, exp.Select) and parent.arg_key == "expressions"
+    if isinstance(parent, exp.Anonymous):
+        return parent.name.lower() in functions.AGGREGATES and node.index == 0
+    lists = isinstance(parent, (exp.Select, exp.Group)) and key == "expressions"
+    return lists or isinstance(parent, exp.Ordered) or key == "partition_by" or _is_left(parent, key)
+
+
+def _is_left(parent: exp.Expr | None, key: str | None) -> bool:
+    return isinstance(parent, _COMPARISONS) and key == "this"
+
+
 def window_form(query: Query) -> Iterator[Problem]:
     for node in query.tree.walk():
         window = node.meta.get("time_window")
@@ -279,6 +311,7 @@ QUERY_RULES: tuple[Callable[[Query], Iterable[Problem]], ...] = (
     samples,
     not_in_subquery,
     like_without_start,
+    texts_like_columns,
     window_form,
     within_form,
 )
