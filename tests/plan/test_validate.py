@@ -53,6 +53,16 @@ def test_a_package_adds_its_kind_of_source(tmp_path: Path, monkeypatch: pytest.M
     assert load_project(tmp_path).problems == ()
 
 
+def test_a_kind_of_source_that_comes_later_is_told_before_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "a.sql").write_text("CREATE TABLE a AS SELECT * FROM postgresql://bob:secret@h/db?table=t;")
+    (problem,) = load_project(tmp_path).problems
+    assert problem.code == "W115" and "secret" not in problem.render()
+    assert "a load of table 'a' will end with E306" in problem.message
+    point = EntryPoint("database", "somewhere:Database", "velo_dagster.sources")
+    monkeypatch.setattr("velo_dagster.plan.rules.entry_points", lambda group: [point] if group == point.group else [])
+    assert load_project(tmp_path).problems == ()
+
+
 @pytest.mark.parametrize("text", ["", "-- nothing yet\n", ";;\n"])
 def test_a_project_without_statements_says_so(tmp_path: Path, text: str):
     (tmp_path / "a.sql").write_text(text)

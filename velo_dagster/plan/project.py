@@ -248,6 +248,7 @@ def _table_problems(
         silent = silenced((*table.statement.comments, *table.statement.inner_comments))
         found = [
             *rules.known_kinds(table),
+            *rules.kinds_of_later(table),
             *rules.table_and_query(table),
             *rules.property_forms(table),
             *rules.table_property_at_relation(table),

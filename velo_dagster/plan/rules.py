@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ADDED_KINDS = "velo_dagster.sources"
 """The entry point group by which packages add kinds of sources."""
+_DATABASES = {"postgres", "mysql", "clickhouse"}
+"""Kinds that one reader serves: that of databases."""
 
 
 def known_kinds(plan: TablePlan) -> Iterator[Problem]:
@@ -42,6 +44,17 @@ def known_kinds(plan: TablePlan) -> Iterator[Problem]:
             hint = f" Did you mean '{near[0]}'?" if near else ""
             step = f"Kinds are {', '.join([*SCHEMES, *added])}; packages add kinds by the entry point group "
             yield error("E306", f"'{kind}' is not a kind of source.{hint}", planned.span, f"{step}'{_ADDED_KINDS}'.")
+
+
+def kinds_of_later(plan: TablePlan) -> Iterator[Problem]:
+    """Kinds that the language knows and no source reads yet: better told now than by the first load."""
+    readable = ["file", *sorted(point.name for point in entry_points(group=_ADDED_KINDS))]
+    for planned in plan.inputs:
+        kind = "database" if planned.source_type in _DATABASES else planned.source_type
+        if kind in {*SCHEMES.values(), *SOURCES} and kind not in readable:
+            kinds = f"'{planned.label}': sources of kind '{kind}'"
+            message = f"{kinds} are not supported yet; a load of table '{plan.name}' will end with E306."
+            yield warning("W115", message, planned.span, f"This version reads: {', '.join(readable)}.")
 
 
 def table_and_query(plan: TablePlan) -> Iterator[Problem]:
