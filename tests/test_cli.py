@@ -49,8 +49,8 @@ def write_table(name: str, table: pa.Table, warehouse: str = ".velo/warehouse") 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["validate"],
         ["validate", "nowhere"],
+        ["query", "SELECT 1", "nowhere"],
         ["load", "."],
         ["nonsense"],
         ["query"],
@@ -165,6 +165,40 @@ def test_the_warehouse_lies_in_the_project_wherever_the_command_is_typed(
         out, err = capsys.readouterr()
         assert err.splitlines()[0] == f"warehouse: {shown}"
         assert json.loads(out)["state"] == "broken", "the table there is not ours, but it was found"
+
+
+def test_a_project_is_the_current_folder_unless_another_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """All commands alike: one that wants PATH where the others do not is a stumbling block."""
+    write_project(a=GOOD)
+    Path("project/velo.yaml").write_text("warehouse: tables\n")
+    write_table("orders", pa.table({"id": [1]}), warehouse="project/tables")
+    for given in ("project", "project/a.sql"):
+        assert run("query", "SELECT id FROM orders", given, "--format", "csv") == 0
+        assert capsys.readouterr().out == "id\n1\n"
+    monkeypatch.chdir("project")
+    assert run("validate") == 0
+    assert run("plan") == 0
+    assert run("query", "SELECT id FROM orders", "--format", "csv") == 0
+    assert capsys.readouterr().out.endswith("id\n1\n")
+    assert run("status", "--select", "orders") == 1
+    assert "warehouse: tables" in capsys.readouterr().err
+
+
+def test_names_of_tables_are_not_taken_for_the_project(capsys: pytest.CaptureFixture[str]):
+    assert run("load", "--select", "orders", "users") == 2
+    assert "--select a,b, or by --select a b after PATH" in capsys.readouterr().err
+
+
+def test_a_query_says_where_it_looked_for_the_warehouse(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    write_project(a=GOOD)
+    assert run("query", "SELECT id FROM orders", "project") == 1
+    missing = tmp_path / "project/.velo/warehouse"
+    assert f"There is no table 'orders', because the warehouse {missing} does not exist." in capsys.readouterr().err
+    missing.mkdir(parents=True)
+    assert run("query", "SELECT id FROM orders", "project") == 1
+    assert f"in the warehouse {missing}. It is empty." in capsys.readouterr().err
 
 
 def test_unknown_selection_names_the_nearest(capsys: pytest.CaptureFixture[str]):

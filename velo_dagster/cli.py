@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,7 +52,21 @@ warehouse_option = click.option(
     f"{DEFAULT_WAREHOUSE} in the project's folder.",
 )
 select_option = click.option("--select", metavar="NAME...", multiple=True, help="Only these tables: a b, or a,b.")
-path_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
+
+
+class ProjectPath(click.Path):
+    """A project's folder or file, which must be there. Names of tables land here where they stand without PATH."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not Path(value).exists():
+            selects = ctx is not None and any(one.name == "select" for one in ctx.command.params)
+            hint = " Several tables are selected by --select a,b, or by --select a b after PATH." if selects else ""
+            what = f"There is no '{Path(value).absolute()}'. PATH is the folder that holds your .sql files"
+            self.fail(f"{what}, by default the current one.{hint}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+path_argument = click.argument("path", type=ProjectPath(path_type=Path), default=".")
 names_argument = click.argument("names", nargs=-1, metavar="")
 
 
@@ -216,10 +230,14 @@ def _interrupted(place: Warehouse, table: str | None) -> str:
 
 @cli.command(short_help="Run a SELECT over the tables.")
 @click.argument("sql")
+@path_argument
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @warehouse_option
-def query(sql: str, form: str, warehouse: str | None) -> None:
-    """Run a SELECT over the tables. Spark is started only where a plain reader would not give its answer."""
+def query(sql: str, path: Path, form: str, warehouse: str | None) -> None:
+    """Run a SELECT over the tables of the project at PATH.
+
+    Spark is started only where a plain reader would not give its answer.
+    """
     from velo_dagster.sql.parse import parse_select
     from velo_dagster.sql.validate import texts_like_columns
     from velo_dagster.store.plain_types import NeedsSpark
@@ -227,7 +245,7 @@ def query(sql: str, form: str, warehouse: str | None) -> None:
 
     for problem in texts_like_columns(parse_select(sql)):
         say(problem.render())
-    place = _warehouse(warehouse, None)
+    place = _warehouse(warehouse, path)
     try:
         result = query_without_spark(sql, place)
     except NeedsSpark as reason:
@@ -296,28 +314,31 @@ def _unreadable(project: Project, chosen: Sequence[str] | None) -> list[str]:
     return [name for name in project.unreadable if asked is None or name.casefold() in asked]
 
 
-def _warehouse(named: str | None, project: Project | None) -> Warehouse:
+def _warehouse(named: str | None, project: Project | Path) -> Warehouse:
     """Where tables live; a project's own place counts from the project, so that it is the same from every folder."""
     from velo_dagster.store.table import Warehouse
 
     if named is None:
-        root, configured = (project.root, project.settings.warehouse) if project else _settings_here()
+        root, configured = (
+            _settings_at(project) if isinstance(project, Path) else (project.root, project.settings.warehouse)
+        )
         configured = configured or DEFAULT_WAREHOUSE
         named = configured if "://" in configured else str(root / configured)
-    if project is not None:
+    if not isinstance(project, Path):
         say(f"warehouse: {named}")
     return Warehouse(named)
 
 
-def _settings_here() -> tuple[Path, str | None]:
-    """A query names no project, so the velo.yaml of the current folder counts, if there is one."""
+def _settings_at(path: Path) -> tuple[Path, str | None]:
+    """The project's folder and the warehouse that its velo.yaml names: a query reads no statement."""
     from velo_dagster.plan.settings import read_settings
     from velo_dagster.sql.variables import resolve
 
-    settings, problems = read_settings(Path())
+    root = path.parent if path.is_file() else path
+    settings, problems = read_settings(root)
     for problem in problems:
         say(problem.render())
-    return Path(), resolve("warehouse", settings.warehouse, os.environ) if settings.warehouse else None
+    return root, resolve("warehouse", settings.warehouse, os.environ) if settings.warehouse else None
 
 
 def _engine(project: Project | None) -> EmbeddedEngine:

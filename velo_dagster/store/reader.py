@@ -32,15 +32,21 @@ class UnknownTable(Terminal, VeloError):
     def __init__(self, name: str, warehouse: Warehouse) -> None:
         known = warehouse.names()
         near = nearest(name, known)
-        there = (
-            f"It holds {', '.join(known[:20])}{' and more' if len(known) > 20 else ''}." if known else "It is empty."
-        )
+        where = f"the warehouse {warehouse.root}"
+        if not warehouse.root.is_dir():
+            what = f"There is no table '{name}', because {where} does not exist."
+        elif not known:
+            what = f"There is no table '{name}' in {where}. It is empty."
+        else:
+            more = " and more" if len(known) > 20 else ""
+            what = f"There is no table '{name}' in {where}. It holds {', '.join(known[:20])}{more}."
         super().__init__(
-            f"There is no table '{name}' in the warehouse {warehouse.root}. {there}",
+            what,
             steps=(
                 *((f"Perhaps you mean {' or '.join(near)}.",) if near else ()),
                 "Load it first: velo-dagster load PATH",
-                "Or name the warehouse that load and status show first: --warehouse DIR, or VELO_WAREHOUSE.",
+                "Or name its project: velo-dagster query SQL PATH. Or the warehouse that load and status show first: "
+                "--warehouse DIR, or VELO_WAREHOUSE.",
             ),
         )
 
