@@ -386,6 +386,33 @@ class TestMessages:
             desk.source(written).end(None)
         assert caught.value.steps[0] == "Did you mean data/orders.csv?"
 
+    def test_a_missing_file_is_told_only_what_fits(self, desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
+        """A list of everything that might help hides the one thing that does."""
+
+        def steps(written: str) -> tuple[str, ...]:
+            with pytest.raises(MissingSource) as caught:
+                desk.source(written).end(None)
+            assert len(caught.value.steps) <= 4
+            return caught.value.steps
+
+        desk.write("data/orders.csv", b"id\n1\n")
+        assert "pattern" not in "".join(steps("file://data/orders.csv.*")[2:])
+        assert "~ is not expanded here" in steps("file://~/orders.csv")[0]
+        for written in ("file:///data/orders.csv", "file:///data/*.json", "file:///data/"):
+            assert "file:// with two slashes" in steps(written)[0]
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        (elsewhere / "a.csv").write_bytes(b"id\n1\n")
+        for written in ("a.csv", "*.json", ""):
+            assert "file:/// with three slashes" in steps(f"file://{elsewhere.relative_to('/')}/{written}")[0]
+        assert "slashes" not in "".join([*steps("file://nothing/a.csv"), *steps("file:///nothing/**/*.csv")])
+
+    def test_a_folder_without_files(self, desk: Desk) -> None:
+        (desk.folder / "inbox").mkdir()
+        for written, what in (("inbox/", "Folder 'inbox/' holds no files."), ("in/", "Folder 'in/' does not exist.")):
+            with pytest.raises(MissingSource) as caught:
+                desk.source(written).end(None)
+            assert caught.value.what == what
+
     @pytest.mark.parametrize(
         ("written", "timeout", "beginning"),
         [

@@ -33,12 +33,16 @@ class Stat:
 
 @dataclass(frozen=True)
 class Location:
-    """What the user wrote, taken apart. `base` is absolute, `patterns` are relative to it; none is the whole folder."""
+    """What the user wrote, taken apart. `base` is absolute, `patterns` are relative to it; none is the whole folder.
+
+    `root`: where relative paths count from.
+    """
 
     shown: str
     base: Path
     patterns: tuple[str, ...]
     is_pattern: bool
+    root: Path
 
     def path(self, name: str) -> Path:
         return self.base / name
@@ -56,10 +60,11 @@ def locate(written: str, root: Path) -> Location:
     # A file may really be called a[1].csv: what exists under the name as written is meant literally.
     if magic is None or _is(path.exists):
         if shown.endswith("/") or _is(path.is_dir):
-            return Location(shown, path, (), is_pattern=False)
-        return Location(shown, path.parent, (path.name,), is_pattern=False)
+            return Location(shown, path, (), is_pattern=False, root=root)
+        return Location(shown, path.parent, (path.name,), is_pattern=False, root=root)
     cut = shown.rfind("/", 0, magic.start()) + 1
-    return Location(shown, _absolute(root / shown[:cut]), tuple(dict.fromkeys(_braces(shown[cut:]))), is_pattern=True)
+    patterns = tuple(dict.fromkeys(_braces(shown[cut:])))
+    return Location(shown, _absolute(root / shown[:cut]), patterns, is_pattern=True, root=root)
 
 
 def list_files(location: Location) -> dict[str, Stat]:

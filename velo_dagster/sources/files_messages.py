@@ -33,27 +33,67 @@ def waiting_for(location: Location) -> str:
 
 
 def missing(location: Location, original: BaseException | str) -> MissingSource:
-    """Nothing is there (yet)."""
+    """Nothing is there (yet). Only what fits this case: nobody reads a list of everything."""
     shown = location.shown
+    place = location.path("".join(location.patterns))
     if location.is_pattern:
         what = f"No files match pattern '{shown}'."
-        first = f"Put a file there, or check the pattern; it is looked for below {location.base}."
+        check = f"Put a file there, or check the pattern; it is looked for below {location.base}."
+    elif not location.patterns:
+        what = f"Folder '{shown}' holds no files." if location.base.is_dir() else f"Folder '{shown}' does not exist."
+        check = f"Put a file there, or check the path; it is looked for at {location.base}."
     else:
         what = f"File '{shown}' does not exist."
-        first = f"Create the file, or check the path; it is looked for at {location.path(''.join(location.patterns))}."
-    similar = _similar(location)
+        check = f"Create the file, or check the path; it is looked for at {place}."
+    likely = _home(location) or _other_root(location) or _near(location)
+    several = location.patterns and not location.is_pattern and not likely
     return MissingSource(
         what,
         steps=[
-            *([f"Did you mean {' or '.join(similar)}?"] if similar else []),
-            first,
-            'Wait for it: WITH ("file.wait.timeout" = "30s", "file.retry.interval" = "2s").',
-            "Several files? Use a pattern: FROM 'file:///data/orders-*.csv'; *, ?, [ab], {a,b} and ** are known.",
-            'Load it by itself when it turns up: WITH ("watch" = "true").',
-            'Start with an empty file: WITH ("file.create.empty" = "true").',
+            *([likely] if likely else []),
+            check,
+            'Wait for it: WITH ("file.wait.timeout" = "30s"). Or load it by itself when it turns up: '
+            'WITH ("watch" = "true").',
+            *(["Several files? Use a pattern, such as FROM 'file://data/orders-*.csv'."] if several else []),
         ],
         original=original,
     )
+
+
+def _home(location: Location) -> str | None:
+    """`~` is a shell's word."""
+    if not location.shown.lstrip("/").startswith("~"):
+        return None
+    return "~ is not expanded here: write the whole path, with three slashes, such as file:///home/ann/orders.csv."
+
+
+def _other_root(location: Location) -> str | None:
+    """Whether the same path from the other beginning is there: two slashes or three are easily mixed up.
+
+    It is not shown, because parts of it may come from variables. Patterns are not tried out: that may take long.
+    """
+    whole = location.patterns and not location.is_pattern
+    written = location.path(location.patterns[0]) if whole else location.base
+    root = Path.cwd() / location.root
+    absolute = location.shown.startswith("/")
+    if not absolute and not written.is_relative_to(root):
+        return None
+    other = root / written.relative_to("/") if absolute else Path("/") / written.relative_to(root)
+    try:
+        there = other.is_file() if whole else other.is_dir()
+        if not there or other in (root, Path("/")) or written.exists():
+            return None
+    except OSError:
+        # It may not be looked at, so it is no file for this user.
+        return None
+    if absolute:
+        return "It is there below the project's folder: for a path from there write file:// with two slashes."
+    return "It is there below /: for a path from the root of the file system write file:/// with three slashes."
+
+
+def _near(location: Location) -> str | None:
+    similar = _similar(location)
+    return f"Did you mean {' or '.join(similar)}?" if similar else None
 
 
 def _similar(location: Location) -> list[str]:
