@@ -8,6 +8,7 @@ import pytest
 
 from tests.cases import answered
 from tests.harness import Play
+from velo_dagster.engine.casts import casts_that_overflow
 from velo_dagster.engine.failures import explained, where_in
 from velo_dagster.errors import Span, VeloError
 from velo_dagster.sql.parse import parse_select
@@ -96,6 +97,35 @@ def test_spark_places_are_found_in_the_users_text(sql: str, spark: str, fragment
     query = parse_select(sql, "a.sql")
     found = where_in(query, spark_error(spark, fragment), spark)
     assert (str(found) if found else None) == (f"a.sql:{expected}" if expected else None)
+
+
+OVERFLOWED = """An error occurred while calling o1.save.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/w/t. SQLSTATE: 58030
+\tat org.apache.spark.X
+Caused by: org.apache.spark.SparkArithmeticException: [CAST_OVERFLOW] The value 300L of the type "BIGINT" cannot be \
+cast to "TINYINT" due to an overflow. Use `try_cast` to tolerate overflow and return NULL instead. SQLSTATE: 22003
+\tat org.apache.spark.Y"""
+
+
+@pytest.mark.parametrize(
+    ("sql", "places"),
+    [
+        ("SELECT a,\n CAST(b + (1) AS TINYINT) AS c, CAST(a AS INT) AS tinyint FROM t", ["2:2"]),
+        ("SELECT a, b::byte FROM t", ["1:14"]),
+        ("SELECT a, tinyint(b) AS c FROM t", ["1:11"]),
+        ("SELECT CAST(a AS TINYINT) AS x,\n cast(b AS byte) AS y FROM t", ["1:8", "2:2"]),
+        ("SELECT a + b AS c, tinyint FROM t", []),
+    ],
+)
+def test_a_cast_that_overflows_is_found(sql: str, places: list[str]):
+    """Spark says the type and not the place, and buries the reason under that of the write."""
+    found = casts_that_overflow(ValueError(OVERFLOWED), parse_select(sql, "a.sql"))
+    assert [str(span) for span in found] == [f"a.sql:{place}" for place in places]
+    made = explained(ValueError(OVERFLOWED), parse_select(sql, "a.sql"), Span("a.sql", 9, 9))
+    assert str(made.where) == f"a.sql:{places[0] if len(places) == 1 else '9:9'}"
+    assert made.what.startswith("[CAST_OVERFLOW] The value 300L") and "SQLSTATE" not in made.what
+    listed = [f"It is one of the casts at {', '.join(f'a.sql:{place}' for place in places)}."]
+    assert list(made.steps) == (listed if len(places) > 1 else [])
 
 
 def test_hidden_columns_are_never_proposed():

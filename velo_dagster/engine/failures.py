@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
+from velo_dagster.engine.casts import casts_that_overflow
 from velo_dagster.engine.errors import StatementFailed
 from velo_dagster.errors import Span, VeloError
 from velo_dagster.plan.project import TablePlan
@@ -26,7 +27,7 @@ from velo_dagster.sql.names import HIDDEN_PREFIX, sanitise
 from velo_dagster.sql.problems import StatementError, nearest
 from velo_dagster.sql.problems import error as problem
 from velo_dagster.sql.render import place
-from velo_dagster.sql.statements import Query
+from velo_dagster.sql.statements import Column, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +38,7 @@ STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.S)
 CAUSE = re.compile(r"^(?:Caused by: )[\w.$]+: ([^\n]+)", re.M)
 HIDDEN_NAMES = re.compile(r", `_velo_\w+`|`_velo_\w+`, ")
 PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.M)
+WRITING = re.compile(r"\[TASK_WRITE_FAILED\] Task failed while writing rows to \S+$")
 OTHER_MODE = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" to "false" to bypass this error\.')
 UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n([^\n]*)\n( *)(\^+)")
 PROPOSED = 5
@@ -66,16 +68,25 @@ def told_at(span: Span) -> Iterator[None]:
 def as_velo_error(error: Exception, plan: TablePlan) -> VeloError:
     """The error to show; the original stays its cause, for whoever asks for the details."""
     lead = f"Table '{plan.name}' could not be loaded and is as it was. "
-    made = explained(error, plan.statement.query, plan.statement.span, lead=lead)
+    statement = plan.statement
+    made = explained(error, statement.query, statement.span, lead=lead, declared=statement.columns)
     made.__cause__ = error
     return made
 
 
 def explained(
-    error: Exception, query: Query, span: Span, *, text: str | None = None, lead: str = "", no_column: str = "E114"
+    error: Exception,
+    query: Query,
+    span: Span,
+    *,
+    text: str | None = None,
+    lead: str = "",
+    no_column: str = "E114",
+    declared: Sequence[Column] = (),
 ) -> VeloError:
     """What Spark said about `query`. `span` is the place if it has none; `text` what Spark was given, where known."""
-    where = where_in(query, error, text)
+    casts = casts_that_overflow(error, query, declared)
+    where = casts[0] if len(casts) == 1 else where_in(query, error, text)
     condition, parameters = _condition(error)
     kind = condition.partition(".")[0]
     if kind == "UNRESOLVED_COLUMN":
@@ -84,7 +95,8 @@ def explained(
         return _no_column(no_column, _parts(parameters["fieldName"]), parameters.get("fields", ""), where or span)
     if kind == "UNRESOLVED_ROUTINE":
         return _no_function(".".join(_parts(parameters["routineName"])), where or span)
-    return StatementFailed(f"{lead}{summary(error)}", where=where or span)
+    steps = [f"It is one of the casts at {', '.join(map(str, casts))}."] if len(casts) > 1 else []
+    return StatementFailed(f"{lead}{summary(error)}", where=where or span, steps=steps)
 
 
 def _condition(error: Exception) -> tuple[str, Mapping[str, str]]:
@@ -158,6 +170,10 @@ def _complaint(error: Exception) -> tuple[str, int | None]:
         for context in error.getQueryContext():
             if context.contextType() == QueryContextType.SQL:
                 return context.fragment(), context.startIndex()
+    condition, parameters = _condition(error)
+    if condition == "MISSING_AGGREGATION":
+        # It names the expression, in quotes, and no place.
+        return parameters.get("expression", "").strip('"'), None
     # A failure of a task comes as text only.
     underlined = UNDERLINED.search(str(error))
     if underlined is None:
@@ -207,6 +223,9 @@ def summary(error: Exception) -> str:
     'A worker failed: OSError: disk on fire'
     >>> summary(ValueError("[P] Failed: Traceback (most recent call last):\\n  File x\\nOSError: disk on fire\\n"))
     '[P] Failed: OSError: disk on fire'
+    >>> wrote = "[TASK_WRITE_FAILED] Task failed while writing rows to file:/t. SQLSTATE: 58030"
+    >>> summary(ValueError(f"{wrote}\\n\\tat x\\nCaused by: a.B: [CAST_OVERFLOW] Too large. SQLSTATE: 22003"))
+    '[CAST_OVERFLOW] Too large.'
     """
     whole = str(error)
     text = NOISE.sub("", whole).strip()
@@ -216,6 +235,9 @@ def summary(error: Exception) -> str:
     if python and python[-1] not in said:
         # What a source raised in a worker says more than what the JVM made of it.
         return f"{said} {python[-1]}"
-    causes = CAUSE.findall(whole)
+    causes = [STATE.sub("", cause) for cause in CAUSE.findall(whole)]
+    if causes and causes[-1].startswith("[") and WRITING.match(said):
+        # Where rows are written when an expression fails is Spark's affair.
+        return OTHER_MODE.sub("", causes[-1])
     told = f"{said} Cause: {causes[-1]}" if causes and causes[-1] not in said else said
     return OTHER_MODE.sub("", told)

@@ -35,6 +35,15 @@ _SIMPLE = {
 _STEPS = ("Use one of " + ", ".join(sorted(_SIMPLE)) + ", DECIMAL(p,s), ARRAY(t), MAP(k,v), STRUCT(name t, …).",)
 
 
+def spark_type(word: str) -> str | None:
+    """Spark's name for a type of one word, if it is one.
+
+    >>> spark_type("integer"), spark_type("amount")
+    ('INT', None)
+    """
+    return _SIMPLE.get(word.upper())
+
+
 def parse_type(parser: VeloParser) -> str:
     """Read a type; text types may carry a length, which tables do not enforce."""
     at = parser.offset()
