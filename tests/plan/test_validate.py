@@ -74,3 +74,9 @@ def test_a_project_without_statements_says_so(tmp_path: Path, text: str):
 def test_a_file_that_cannot_be_read_is_not_called_empty(tmp_path: Path):
     (tmp_path / "a.sql").write_text("CREAT TABLE a AS SELECT 1")
     assert [problem.code for problem in load_project(tmp_path).problems] == ["E103"]
+
+
+def test_a_file_in_backticks_is_told_how_to_name_it(tmp_path: Path):
+    (tmp_path / "a.sql").write_text("CREATE TABLE a AS SELECT * FROM `my orders.csv`;")
+    (problem,) = load_project(tmp_path).errors
+    assert (problem.code, problem.steps) == ("E113", ("For a file, write 'file://my orders.csv'.",))

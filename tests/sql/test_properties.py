@@ -112,3 +112,12 @@ def test_secrets_are_masked() -> None:
 def test_every_key_is_one_property_of_its_kind() -> None:
     seen = [(kind, key) for prop in ALL for kind in prop.kinds for key in (prop.key, *prop.aliases)]
     assert len(seen) == len(set(seen))
+
+
+def test_a_misspelt_choice_is_told_the_nearest():
+    with pytest.raises(BadProperty) as caught:
+        resolve("file", {"failure_strategy": "SendToDLK"})
+    assert caught.value.steps == ("Did you mean SendToDLQ?",)
+    with pytest.raises(BadProperty) as caught:
+        resolve("file", {"failure_strategy": "whatever"})
+    assert caught.value.steps == ("Write one of FailBatch, SendToDLQ, LogAndContinue, RetryWithBackoff.",)

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from velo_dagster.errors import Span
 from velo_dagster.sql.render import place
 from velo_dagster.sql.statements import Column, Query
-from velo_dagster.sql.types import spark_type
+from velo_dagster.sql.type_names import spark_type
 
 OVERFLOW = re.compile(r'\[CAST_OVERFLOW\] The value \S+ of the type "[^"]+" cannot be cast to "(\w+)"')
 

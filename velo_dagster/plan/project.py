@@ -32,6 +32,7 @@ from velo_dagster.sql.problems import Problem, error, nearest, sort_problems
 from velo_dagster.sql.spark import system_columns
 from velo_dagster.sql.statements import CreateTable, CreateTableAs, InputRef, Statement
 from velo_dagster.sql.text import declaration
+from velo_dagster.sql.uris import is_file_name
 from velo_dagster.sql.validate import silenced, validate_statement
 from velo_dagster.sql.variables import resolve
 
@@ -319,6 +320,9 @@ def _unknown(ref: InputRef, tables: Sequence[str], settings: Settings) -> Proble
     known = [*tables, *settings.sources]
     similar = nearest(ref.name, known)
     steps = [f"Did you mean {' or '.join(similar)}?"] if similar else []
+    if is_file_name(ref.name):
+        step = f"For a file, write 'file://{ref.name}'."
+        return error("E113", f"There is no table or source '{ref.name}'.", ref.span, *steps, step)
     steps += [
         f"Tables and sources of this project: {', '.join(sorted(known)) or 'none'}.",
         "A file is named by its URI: FROM file:///data/a.csv",

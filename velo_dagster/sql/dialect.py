@@ -68,7 +68,10 @@ class VeloParser(ExpressionParser):
         start = self.offset()
         uri = self._parse_uri()
         if uri is None:
-            raise self.refuse("E100", "A relation in quotes must be a URI such as 'file:///data/a.csv'.", at=start)
+            step = f"For a file, write 'file://{self._curr.text}'."
+            raise self.refuse(
+                "E100", "A relation in quotes must be a URI such as 'file:///data/a.csv'.", step, at=start
+            )
         table = exp.Table(this=exp.Identifier(this="_uri"))
         table.meta.update(name_span=(start, self.end_offset()), name_end=self.end_offset(), uri=uri)
         return table

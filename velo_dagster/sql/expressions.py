@@ -10,9 +10,11 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from velo_dagster.sql.marks import Quantified, Refusal, Span, VeloPath
+from velo_dagster.sql.type_names import similar_types
 
 _QUANTIFIERS = (TokenType.ANY, TokenType.SOME, TokenType.ALL)
 _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.NULL, TokenType.DASH)
+_NO_TYPE = "Expected TYPE after CAST"
 _QUOTE = "If a word here is a name, quote it: `name`."
 _NONE = Token.string("")
 
@@ -61,6 +63,9 @@ class ExpressionParser(SparkParser):
         at = token if token.text else self._curr
         if not at:
             raise self.refuse("E100", "The statement ends too early.", "Complete it; see what is missing at its end.")
+        if message == _NO_TYPE:
+            steps = (*similar_types(at.text), "Types are those of Spark SQL.")
+            raise self.refuse("E128", f"'{self._shown(at)}' is not a type.", *steps, at=at.start)
         raise self.refuse(
             "E100", f"Cannot read the statement at '{self._shown(at)}'.{_tidy(message)}", _QUOTE, at=at.start
         )

@@ -74,6 +74,9 @@ QUOTE = Form("one character, or empty for no quoting", _quote)
 ENCODING = Form("the name of a text encoding such as utf-8 or latin-1", _encoding)
 
 
+ONE_OF = "one of "
+
+
 def choice(*names: str, also: Mapping[str, str] | None = None) -> Form:
     """One of `names` in any case; `also` gives other spellings.
 
@@ -88,4 +91,4 @@ def choice(*names: str, also: Mapping[str, str] | None = None) -> Form:
         except KeyError as error:
             raise ValueError(text) from error
 
-    return Form("one of " + ", ".join(names), read)
+    return Form(ONE_OF + ", ".join(names), read)

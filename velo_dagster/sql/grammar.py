@@ -12,7 +12,7 @@ from velo_dagster.errors import Span
 from velo_dagster.sql import statements as st
 from velo_dagster.sql.columns import own_spelling
 from velo_dagster.sql.dialect import VeloParser
-from velo_dagster.sql.mistakes import dash_in_name, did_you_mean, left_over
+from velo_dagster.sql.mistakes import dash_in_name, did_you_mean, left_over, misspelt_key
 from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.relations import read_inputs
 from velo_dagster.sql.text import normalise
@@ -66,6 +66,10 @@ class Grammar:
         if self.p._curr.token_type in (TokenType.ALIAS, TokenType.L_PAREN, TokenType.SENTINEL):
             raise self.p.refuse("E105", f"The {what} needs a name.", at=at)
         found = self.p._parse_id_var(any_token=False, tokens=self.p.ID_VAR_TOKENS) or self._string_name()
+        if found is None and self.p._curr.text.isidentifier():
+            word = self.p._curr.text
+            step = f"Write `{word}` with backticks, here and wherever it is used, or choose another name."
+            raise self.p.refuse("E105", f"{word.upper()} is a word of SQL: as a {what}'s name it must be quoted.", step)
         if found is None or not found.name.strip():
             raise self.p.refuse("E105", f"The {what} needs a name.", "Use letters, digits and _.", at=at)
         if self.p._match(TokenType.DOT):
@@ -113,6 +117,8 @@ class Grammar:
                 raise self.p.refuse("E107", f"The column '{name}' is declared twice.", at=at)
             kind = parse_type(self.p)
             columns.append(st.Column(name, kind, self.p._match(TokenType.PRIMARY_KEY), self.place(at)))
+            if misspelt := misspelt_key(self.p, self.p._tokens, self.p._index + 1):
+                raise misspelt
             if not self.p._match(TokenType.COMMA):
                 break
         self.p._match_r_paren()
@@ -121,6 +127,9 @@ class Grammar:
     # -- statements -------------------------------------------------------------------------------------------------
 
     def create(self) -> st.Statement:
+        if self.p._match_text_seq("OR", "REPLACE", advance=False):
+            message = "OR REPLACE is not needed: when the statement changes, the next load makes the table anew."
+            raise self.p.refuse("E103", message, "Write CREATE TABLE name AS SELECT …")
         if not self.p._match(TokenType.TABLE) and not self.p._match_text_seq("STREAM"):
             steps = (*did_you_mean(self.p._curr.text, ("TABLE", "STREAM")), "Write CREATE TABLE name AS SELECT …")
             raise self.p.refuse("E103", "CREATE makes a TABLE or a STREAM.", *steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -9,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from velo_dagster.sql.dialect import URI, VeloParser
 from velo_dagster.sql.marks import Refusal
+from velo_dagster.sql.uris import is_file_name, label
 
 _CLAUSE_WORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "WINDOW", "UNION", "EMIT", "WITH")
 _BEGINNINGS = {
@@ -41,10 +43,64 @@ def left_over(parser: VeloParser) -> Refusal:
     index, tokens = parser._index, parser._tokens
     return (
         _missing_semicolon(parser, tokens, index)
+        or _blank_in_uri(parser, tokens, index)
+        or _bare_path(parser, tokens, index)
+        or misspelt_key(parser, tokens, index)
         or dash_in_name(parser, tokens, index)
         or _misspelt_clause(parser, tokens, index)
         or _anything_else(parser)
     )
+
+
+def _blank_in_uri(parser: VeloParser, tokens: Sequence[Token], index: int) -> Refusal | None:
+    """`file://my orders.csv`: the URI ends at the blank, `orders` was taken for its alias, and `.csv` is left."""
+    uri = next((tokens[at] for at in (index - 1, index - 2) if at >= 0 and tokens[at].token_type == URI), None)
+    if uri is None:
+        return None
+    rest = _rest_of_uri(parser.sql[uri.end + 1 :])
+    if uri.end + 1 + len(rest) <= tokens[index].start:
+        return None
+    shown = label(uri.text)
+    step = f"If the blank is part of it, quote it: '{shown}{rest}'"
+    return parser.refuse("E102", f"The URI {shown} ends at the blank behind it.", step, at=uri.start)
+
+
+def _rest_of_uri(text: str) -> str:
+    """What of the text behind a URI looks like its end: up to the first word that ends as a file does, or is a path.
+
+    >>> _rest_of_uri(" data/orders 2.csv WHERE a.b > 1"), _rest_of_uri(" data/more WHERE c"), _rest_of_uri(" o WHERE c")
+    (' data/orders 2.csv', ' data/more', '')
+    """
+    words = list(re.finditer(r"[^\s;,()]+", text.split(";")[0].split("\n")[0]))
+    ends = [word.end() for word in words if is_file_name(word[0])] or [word.end() for word in words if "/" in word[0]]
+    return text[: ends[0]] if ends else ""
+
+
+def _bare_path(parser: VeloParser, tokens: Sequence[Token], index: int) -> Refusal | None:
+    """`FROM data/a.csv` where the parser has read the name `data`."""
+    if index < 2 or tokens[index].token_type != TokenType.SLASH:
+        return None
+    if tokens[index - 2].text.upper() not in ("FROM", "JOIN"):
+        return None
+    path = re.match(r"[^\s;,()]+", parser.sql[tokens[index - 1].start :])
+    if path is None or tokens[index - 1].end + 1 != tokens[index].start:
+        return None
+    message = f"'{path[0]}' is neither a table nor a URI."
+    return parser.refuse("E102", message, f"For a file, write file://{path[0]}", at=tokens[index - 1].start)
+
+
+def misspelt_key(parser: VeloParser, tokens: Sequence[Token], index: int) -> Refusal | None:
+    """`PRIMRY KEY` or `PRIMARY KEE`, of which the second word stands at `index`."""
+    if not 0 < index < len(tokens):
+        return None
+    first, second = tokens[index - 1].text.upper(), tokens[index].text.upper()
+    primary = get_close_matches(first, ["PRIMARY"], cutoff=0.74)
+    key = get_close_matches(second, ["KEY"], cutoff=0.6)
+    if not primary or not key or (first, second) == ("PRIMARY", "KEY"):
+        return None
+    written = parser.raw(tokens[index - 1].start, tokens[index].end + 1)
+    at = tokens[index - 1].start
+    return parser.refuse("E102", f"'{written}' says nothing about a column.", "Did you mean PRIMARY KEY?", at=at)
 
 
 def dash_in_name(parser: VeloParser, tokens: Sequence[Token], index: int) -> Refusal | None:

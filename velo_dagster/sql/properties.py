@@ -19,12 +19,14 @@ from velo_dagster.sql.forms import (
     COUNT,
     DURATION,
     ENCODING,
+    ONE_OF,
     POSITIVE,
     QUOTE,
     TEXT,
     Form,
     choice,
 )
+from velo_dagster.sql.problems import nearest
 
 SOURCES = ("file", "kafka", "database", "http", "s3", "memory")
 FILES = ("file", "s3")
@@ -41,7 +43,13 @@ class BadProperty(Terminal, VeloError):
 
     def __init__(self, key: str, value: str, form: str, *, where: Span | str | None = None) -> None:
         self.key, self.value, self.form = key, value, form
-        super().__init__(f"Property '{key}' = '{value}' is not {form}.", where=where, steps=[f"Write {form}."])
+        names = form.removeprefix(ONE_OF).split(", ") if form.startswith(ONE_OF) else []
+        near = nearest(value, names)
+        super().__init__(
+            f"Property '{key}' = '{value}' is not {form}.",
+            where=where,
+            steps=[f"Did you mean {near[0]}?" if near else f"Write {form}."],
+        )
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,10 @@ def _properties(table: exp.Table) -> dict[str, str]:
 def _check_name(table: exp.Table, start: int) -> None:
     if table.args.get("db"):
         full = ".".join(part.name for part in table.parts)
+        if uris.is_file_name(full):
+            # Spark's own way to name a file: csv.`data/a.csv`.
+            file = table.name if uris.is_file_name(table.name) else full
+            raise Refusal("E122", f"'{full}' is no table.", start, [f"For a file, write 'file://{file}'."])
         raise Refusal(
             "E122",
             f"'{full}' has more than one part; tables have a name without dots.",

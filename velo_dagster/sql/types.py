@@ -6,42 +6,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from velo_dagster.sql.dialect import VeloParser
 from velo_dagster.sql.names import quote
+from velo_dagster.sql.type_names import SIMPLE, similar_types
 
-_SIMPLE = {
-    "TINYINT": "TINYINT",
-    "BYTE": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "SHORT": "SMALLINT",
-    "INT": "INT",
-    "INTEGER": "INT",
-    "BIGINT": "BIGINT",
-    "LONG": "BIGINT",
-    "FLOAT": "FLOAT",
-    "REAL": "FLOAT",
-    "DOUBLE": "DOUBLE",
-    "STRING": "STRING",
-    "VARCHAR": "STRING",
-    "CHAR": "STRING",
-    "TEXT": "STRING",
-    "BOOLEAN": "BOOLEAN",
-    "BOOL": "BOOLEAN",
-    "DATE": "DATE",
-    "TIMESTAMP": "TIMESTAMP",
-    "TIMESTAMP_LTZ": "TIMESTAMP",
-    "TIMESTAMP_NTZ": "TIMESTAMP_NTZ",
-    "BYTES": "BINARY",
-    "BINARY": "BINARY",
-}
-_STEPS = ("Use one of " + ", ".join(sorted(_SIMPLE)) + ", DECIMAL(p,s), ARRAY(t), MAP(k,v), STRUCT(name t, …).",)
-
-
-def spark_type(word: str) -> str | None:
-    """Spark's name for a type of one word, if it is one.
-
-    >>> spark_type("integer"), spark_type("amount")
-    ('INT', None)
-    """
-    return _SIMPLE.get(word.upper())
+_STEPS = ("Use one of " + ", ".join(sorted(SIMPLE)) + ", DECIMAL(p,s), ARRAY(t), MAP(k,v), STRUCT(name t, …).",)
 
 
 def parse_type(parser: VeloParser) -> str:
@@ -57,12 +24,12 @@ def parse_type(parser: VeloParser) -> str:
         return _nested(parser, word, 1 if word == "ARRAY" else 2)
     if word == "STRUCT":
         return _struct(parser)
-    if word not in _SIMPLE:
-        raise parser.refuse("E128", f"'{word}' is not a type.", *_STEPS, at=at)
+    if word not in SIMPLE:
+        raise parser.refuse("E128", f"'{word}' is not a type.", *similar_types(word), *_STEPS, at=at)
     if word in ("VARCHAR", "CHAR") and parser._match(TokenType.L_PAREN):
         _number(parser)
         parser._match_r_paren()
-    return _SIMPLE[word]
+    return SIMPLE[word]
 
 
 def _decimal(parser: VeloParser, at: int) -> str:

@@ -27,6 +27,7 @@ _MARK = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_DATA_FILE = re.compile(r"\.(csv|tsv|jsonl?|ndjson|parquet|avro|orc|txt|log)(\.(gz|bz2|zst))?$", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
@@ -139,6 +140,15 @@ def label(uri: str) -> str:
         start = variable.end() if (variable := VARIABLE.match(uri)) else 0
         uri = uri[:start] + uri[start:].partition("?")[0]
     return _CREDENTIALS.sub("//", uri)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name ends as files of data do.
+
+    >>> is_file_name("a.CSV"), is_file_name("data/b.json.gz"), is_file_name("shop.orders")
+    (True, True, False)
+    """
+    return _DATA_FILE.search(name) is not None
 
 
 def relation_name(uri: str) -> str | None:
