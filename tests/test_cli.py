@@ -115,6 +115,20 @@ def test_status_shows_what_it_can_although_a_statement_is_wrong(capsys: pytest.C
     assert "not selected" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("texts", "counted"),
+    [
+        ([BROKEN], "1 statement: 1 error, 0 warnings"),
+        ([GOOD + BROKEN, "SELEC;"], "3 statements: 2 errors, 0 warnings"),
+        ([GOOD, GOOD], "2 statements: 1 error, 0 warnings"),
+    ],
+)
+def test_statements_that_cannot_be_read_are_counted(texts: list[str], counted: str, capsys: pytest.CaptureFixture[str]):
+    path = write_project(**{f"a{number}": text for number, text in enumerate(texts)})
+    assert run("validate", path) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == counted
+
+
 def test_a_table_that_reads_a_broken_statement_is_not_blamed(capsys: pytest.CaptureFixture[str]):
     """One error, not two: the table is there, only its statement can't be read."""
     path = write_project(b=BROKEN, c="CREATE STREAM c AS SELECT id FROM broken;\n")

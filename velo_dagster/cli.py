@@ -134,8 +134,9 @@ def validate(path: Path) -> None:
     for problem in project.problems:
         show(problem.render())
     warnings = len(project.problems) - len(project.errors)
-    statements = len(project.tables) + len(project.others)
-    say(f"{count(statements, 'statement')}: {count(len(project.errors), 'error')}, {count(warnings, 'warning')}")
+    say(
+        f"{count(project.statements, 'statement')}: {count(len(project.errors), 'error')}, {count(warnings, 'warning')}"
+    )
     sys.exit(1 if project.errors else 0)
 
 

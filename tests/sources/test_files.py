@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import gzip
 import os
@@ -405,6 +406,39 @@ class TestMessages:
         for written in ("a.csv", "*.json", ""):
             assert "file:/// with three slashes" in steps(f"file://{elsewhere.relative_to('/')}/{written}")[0]
         assert "slashes" not in "".join([*steps("file://nothing/a.csv"), *steps("file:///nothing/**/*.csv")])
+
+    @pytest.mark.parametrize(
+        ("name", "data", "what", "step"),
+        [
+            (
+                "a.csv.gz",
+                b"id\n1\n",
+                "compressed by gzip, and it is not.",
+                "Take the ending for compression off its name",
+            ),
+            ("a.csv.zst", b"id\n1\n", "compressed by zstd, and it is not.", "Take the ending for"),
+            ("a.csv.gz", gzip.compress(b"id\n1\n" * 99)[:-9], "the file is cut short.", "Put a whole file there"),
+            (
+                "a.csv",
+                "id\n1\n".encode("utf-16"),
+                "text in UTF-16",
+                'Say how it is encoded: WITH ("encoding" = "utf-16").',
+            ),
+            ("a.jsonl", codecs.BOM_UTF16_BE + b"\0{", "text in UTF-16", "Say how it is encoded"),
+        ],
+    )
+    def test_bytes_that_are_not_what_the_name_says(
+        self, desk: Desk, name: str, data: bytes, what: str, step: str
+    ) -> None:
+        desk.write(name, data)
+        with pytest.raises(BrokenFile) as caught:
+            desk.source(name).end(None)
+        assert what in caught.value.what and caught.value.steps[0].startswith(step)
+
+    def test_a_file_in_utf_16_is_read_once_that_is_said(self, desk: Desk) -> None:
+        desk.write("a.csv", "id\n1\n".encode("utf-16"))
+        source = desk.source("a.csv", encoding="utf-16")
+        assert values(source, None, source.end(None)) == [1]
 
     def test_a_folder_without_files(self, desk: Desk) -> None:
         (desk.folder / "inbox").mkdir()

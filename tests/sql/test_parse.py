@@ -60,6 +60,24 @@ def test_refused_with_a_place_and_a_code(statement: str, answer: str):
     assert not step or problems[0].steps[0].startswith(step)
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "step"),
+    [
+        ("SELEC 1", "A query begins with SELECT, not with SELEC.", "Did you mean SELECT?"),
+        ("CREATE TABLE a AS SELECT 1", "A query begins with SELECT, not with CREATE.", "Write SELECT … FROM table."),
+        ("orders", "A query begins with SELECT, not with orders.", "Write SELECT … FROM table."),
+        ("SELECT * FROM a foo bar", "The query is complete before 'bar'.", "Remove the rest."),
+        ("SELECT * FROM d.csv", "'d.csv' is no table.", "A query reads tables, by names without dots."),
+        ("SELECT a FORM b", "'FORM' is not a clause of a SELECT.", "Did you mean FROM?"),
+    ],
+)
+def test_a_query_alone_is_not_told_about_statements(text: str, message: str, step: str):
+    with pytest.raises(StatementError) as caught:
+        parse_select(text)
+    assert caught.value.what == message and caught.value.steps[0].startswith(step)
+    assert not any("AS SELECT" in one for one in caught.value.steps)
+
+
 def test_an_error_does_not_hide_the_next_statement_or_the_next_error():
     text = "CREATE TABLE a AS SELEC 1;\nCREATE TABLE b AS SELECT 1;\n\n  CREATE TABLE c AS SELECT FROM x;"
     found, problems = parse(text, "a.sql")

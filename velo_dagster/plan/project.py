@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -79,7 +79,8 @@ class Project:
     """All of a project: tables in dependency order, statements that change tables, problems, settings.
 
     `path` is as the user gave it. `blocked` says by table why it can't be loaded: its statement has an error or can't
-    be read (then it is not among `tables`), or that of a table that it needs.
+    be read (then it is not among `tables`), or that of a table that it needs. `statements`: how many there are, those
+    that can't be read included.
     """
 
     path: Path
@@ -89,6 +90,7 @@ class Project:
     problems: tuple[Problem, ...]
     settings: Settings
     blocked: Mapping[str, str]
+    statements: int
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -125,6 +127,7 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
     statements: list[Statement] = []
     found: list[Problem] = list(problems)
     unreadable: list[str] = []
+    refused = 0
     allowed: dict[str, frozenset[str]] = {}
     for file in files:
         try:
@@ -140,6 +143,7 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         parsed, wrong = parse(text, str(file))
         statements += parsed
         found += wrong
+        refused += len(wrong)
         unreadable += unreadable_tables(text, str(file), wrong)
         if "velo:" in text:
             allowed[str(file)] = silenced(loose_comments(text))
@@ -148,7 +152,8 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         found.append(
             error("E142", "There is no statement, so there is nothing to load.", Span(str(files[0]), 1, 1), step)
         )
-    return _plan(path, root, statements, found, settings, allowed, unreadable)
+    project = _plan(path, root, statements, found, settings, allowed, unreadable)
+    return replace(project, statements=len(statements) + refused)
 
 
 def _files(path: Path) -> tuple[list[Path], Path]:
@@ -219,7 +224,7 @@ def _plan(
     others = tuple(s for s in statements if not isinstance(s, CreateTableAs))
     kept = sort_problems(p for p in found if p.severity == "error" or p.code not in allowed.get(p.span.file, ()))
     blocked = blocked_tables(_own_errors(creating, tables, kept, root), reads, missing.values())
-    return Project(path, root, tuple(ordered), others, kept, settings, blocked)
+    return Project(path, root, tuple(ordered), others, kept, settings, blocked, len(statements))
 
 
 def _own_errors(

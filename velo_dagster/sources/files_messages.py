@@ -152,4 +152,5 @@ def named(path: Path | str) -> Iterator[None]:
     try:
         yield
     except base.BrokenFile as broken:
-        raise BrokenFile(f"File '{path}' can't be read: {broken.reason}.") from broken
+        steps = {} if broken.remedy is None else {"steps": [broken.remedy]}
+        raise BrokenFile(f"File '{path}' can't be read: {broken.reason}.", **steps) from broken

@@ -22,6 +22,12 @@ Head = dict[str, Any]
 """span, text and comments of the statement being read."""
 
 
+_LONE = (
+    "Write SELECT … FROM table.",
+    "Statements that create tables stand in .sql files, and are run by velo-dagster load.",
+)
+
+
 class Grammar:
     """Reads one statement from the parser's tokens."""
 
@@ -50,6 +56,17 @@ class Grammar:
         """Nothing may remain."""
         if self.p._curr:
             raise left_over(self.p)
+
+    def lone_query(self) -> st.Query:
+        """A query that is no part of a statement: it creates nothing, and nothing may follow it."""
+        word = self.p._curr.text
+        if word.upper() not in ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "("):
+            steps = did_you_mean(word, ("SELECT",)) or _LONE
+            raise self.p.refuse("E106", f"A query begins with SELECT, not with {word}.", *steps)
+        query = self.query()
+        if self.p._curr:
+            raise left_over(self.p, alone=True)
+        return query
 
     def _not_a_statement(self, word: str) -> Exception:
         if word in ("SELECT", "WITH", "FROM", "VALUES", "("):

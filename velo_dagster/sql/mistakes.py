@@ -38,18 +38,17 @@ def did_you_mean(word: str, known: Sequence[str]) -> tuple[str, ...]:
     return (f"Did you mean {near[0]}?",) if near and near[0] != word.upper() else ()
 
 
-def left_over(parser: VeloParser) -> Refusal:
-    """Why a statement that could end here goes on. A misspelt word may have been taken for an alias just before."""
+def left_over(parser: VeloParser, *, alone: bool = False) -> Refusal:
+    """Why a statement that could end here goes on. A misspelt word may have been taken for an alias just before.
+
+    `alone`: it is a query by itself, which reads tables only, and has no statement beside it.
+    """
     index, tokens = parser._index, parser._tokens
-    return (
-        _missing_semicolon(parser, tokens, index)
-        or _blank_in_uri(parser, tokens, index)
-        or _bare_path(parser, tokens, index)
-        or misspelt_key(parser, tokens, index)
-        or dash_in_name(parser, tokens, index)
-        or _misspelt_clause(parser, tokens, index)
-        or _anything_else(parser)
-    )
+    slips = (dash_in_name, _misspelt_clause)
+    if not alone:
+        slips = (_missing_semicolon, _blank_in_uri, _bare_path, misspelt_key, *slips)
+    found = next((refusal for slip in slips if (refusal := slip(parser, tokens, index))), None)
+    return found or _anything_else(parser, alone)
 
 
 def _blank_in_uri(parser: VeloParser, tokens: Sequence[Token], index: int) -> Refusal | None:
@@ -154,7 +153,9 @@ def _is_followed_by(tokens: Sequence[Token], at: int, word: str) -> bool:
     return at + 1 < len(tokens) and tokens[at + 1].text.upper() == word
 
 
-def _anything_else(parser: VeloParser) -> Refusal:
+def _anything_else(parser: VeloParser, alone: bool) -> Refusal:
     left = parser.raw(parser.offset(), len(parser.sql)).strip().split("\n")[0][:60]
+    if alone:
+        return parser.refuse("E102", f"The query is complete before '{left}'.", "Remove the rest.")
     message = f"The statement is complete before '{left}'."
     return parser.refuse("E102", message, "Remove the rest, or put ; between two statements.")

@@ -94,13 +94,12 @@ def parse_select(text: str, file: str = "query") -> Query:
     if len(pieces) != 1:
         message = "There is no query." if not pieces else "One query at a time."
         raise StatementError(error("E103", message, places.span(0), "Write one SELECT …"))
-    grammar = _grammar(pieces[0], places)
     try:
-        query = grammar.query()
-        grammar.finish()
+        return _grammar(pieces[0], places).lone_query()
     except Refusal as refusal:
+        if refusal.code == "E122":
+            refusal.steps = ("A query reads tables, by names without dots. To query a file, load a table from it.",)
         raise StatementError(_problem(refusal, pieces[0], places)) from None
-    return query
 
 
 def _pieces(text: str) -> Iterator[_Piece]:

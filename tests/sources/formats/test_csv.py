@@ -54,7 +54,7 @@ def test_a_value_that_does_not_fit_its_declared_type_makes_its_row_bad() -> None
     assert [(row["a"], row["b"], row["c"], row["_velo_reason"], row["_velo_text"]) for row in rows] == [
         (1, "x", Decimal("1.25"), None, None),
         (None, None, None, "'1.255' in column 'c' is not a DECIMAL(10,2)", "2,y,1.255"),
-        (None, None, None, "'z' in column 'a' is not a INT", "z,y,1"),
+        (None, None, None, "'z' in column 'a' is not an INT", "z,y,1"),
         (7, "w", Decimal("3.00"), None, None),
     ]
     survey = CSV.survey(opener(data), 0, None, {"a": "INT", "c": "DECIMAL(10,2)"})

@@ -134,7 +134,7 @@ def test_a_value_that_does_not_fit_its_declared_type_makes_its_row_bad() -> None
     rows = rows_of(format_, data, [("a", "INT"), ("b", "BIGINT")], declared=frozenset({"a"}))
     assert [(row["a"], row["b"], row["_velo_reason"]) for row in rows] == [
         (1, 1, None),
-        (None, None, "'x' in column 'a' is not a INT"),
+        (None, None, "'x' in column 'a' is not an INT"),
         (3, 3, None),
     ]
     assert format_.survey(opener(data), 0, None, {"a": "INT"}).bad_count == 1

@@ -107,11 +107,17 @@ class BadRecord(Exception):
 
 
 class BrokenFile(Exception):
-    """A file whose bytes are not what its format or compression promises; nothing of it can be trusted."""
+    """A file whose bytes are not what its format or compression promises; nothing of it can be trusted.
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+    `remedy`: what to do, where that is known; else the file may be whole later.
+    """
+
+    def __init__(self, reason: str, remedy: str | None = None) -> None:
+        self.reason, self.remedy = reason, remedy
+        super().__init__(reason, remedy)
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 @dataclass(frozen=True)

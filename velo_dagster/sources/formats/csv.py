@@ -29,7 +29,7 @@ from velo_dagster.sources.formats.base import (
     clip,
     surveyed,
 )
-from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
+from velo_dagster.sources.formats.ddl import named_type, to_arrow
 from velo_dagster.sources.formats.lines import LineFormat, Records
 from velo_dagster.sources.formats.records import CsvCutter
 
@@ -230,7 +230,7 @@ class _Misfits:
         for name, type_, misfits in self._columns:
             for row in np.flatnonzero(misfits).tolist():
                 text = clip(parsed.columns[name][row].as_py())
-                reasons.setdefault(row, f"{text!r} in column '{name}' is not a {to_ddl(type_)}")
+                reasons.setdefault(row, f"{text!r} in column '{name}' is not {named_type(type_)}")
         return [records.bad_row(int(parsed.index[row]), reason) for row, reason in reasons.items()]
 
 

@@ -79,6 +79,15 @@ def to_arrow(text: str) -> pa.DataType:
     return type_
 
 
+def named_type(type_: pa.DataType) -> str:
+    """
+    >>> named_type(pa.int32()), named_type(pa.int64())
+    ('an INT', 'a BIGINT')
+    """
+    name = to_ddl(type_)
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
 def to_ddl(type_: pa.DataType) -> str:
     """
     >>> to_ddl(pa.struct([("a b", pa.int64()), ("c", pa.list_(pa.string()))]))

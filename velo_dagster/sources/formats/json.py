@@ -25,7 +25,7 @@ from velo_dagster.sources.formats.base import (
     clip,
     surveyed,
 )
-from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
+from velo_dagster.sources.formats.ddl import named_type, to_arrow
 from velo_dagster.sources.formats.json_columns import Column, ColumnReader, evidence_of
 from velo_dagster.sources.formats.json_values import NotARecord
 from velo_dagster.sources.formats.lexical import DOES_NOT_FIT
@@ -232,7 +232,7 @@ def _decoded(records: Records, low: int, high: int, bad: list[BadRow]) -> Iterat
 
 def _does_not_fit(record: Mapping[str, Any], column: Column) -> str:
     return (
-        f"{clip(json_values.text_of(record[column.name]))!r} in column '{column.name}' is not a {to_ddl(column.type)}"
+        f"{clip(json_values.text_of(record[column.name]))!r} in column '{column.name}' is not {named_type(column.type)}"
     )
 
 

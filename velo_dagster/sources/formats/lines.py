@@ -7,6 +7,7 @@ forgotten quote does not swallow the rest of the file. What is bad follows from 
 
 from __future__ import annotations
 
+import codecs
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -188,6 +189,10 @@ class LineFormat(FileFormat):
         """Behind the byte order mark and the lines to skip."""
         if len(data) < len(_BOM) and not ended:
             return None
+        if self.options.encoding == "utf-8" and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            # No text in UTF-8 has these bytes.
+            reason = "it begins as text in UTF-16 does, and is read as UTF-8"
+            raise BrokenFile(reason, 'Say how it is encoded: WITH ("encoding" = "utf-16").')
         at = len(_BOM) if data.startswith(_BOM) else 0
         for _ in range(self.options.skip_lines):
             end = self.cutter.line_end(data, at)

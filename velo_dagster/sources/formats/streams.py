@@ -95,6 +95,7 @@ def _members(
 ) -> Iterator[bytes]:
     """One or several packed streams in a row, as `cat a.gz b.gz` makes them. An empty file is an empty stream."""
     unpacker: Any = None
+    begun = False
     for data in parts:
         while data:
             if unpacker is None:
@@ -105,7 +106,12 @@ def _members(
             try:
                 plain = unpacker.decompress(data)
             except errors as error:
+                if not begun and not data.startswith(_MAGIC[name]):
+                    reason = f"its name says that it is compressed by {name}, and it is not"
+                    remedy = "Take the ending for compression off its name, or compress it."
+                    raise BrokenFile(reason, remedy) from error
                 raise BrokenFile(f"the {name} stream is broken: {error}") from error
+            begun = True
             if plain:
                 yield plain
             data, unpacker = (unpacker.unused_data, None) if unpacker.eof else (b"", unpacker)
@@ -126,6 +132,8 @@ def _zstd(parts: Iterator[bytes]) -> Iterator[bytes]:
     return _members(parts, lambda: zstandard.ZstdDecompressor().decompressobj(), "zstd", (zstandard.ZstdError,))
 
 
+_MAGIC = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
+"""How files of each kind begin."""
 _UNPACKERS: dict[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {"gzip": _gzip, "bz2": _bz2, "zstd": _zstd}
 
 

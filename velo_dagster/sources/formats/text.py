@@ -19,7 +19,7 @@ from velo_dagster.sources.formats.base import (
     clip,
     surveyed,
 )
-from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
+from velo_dagster.sources.formats.ddl import named_type, to_arrow
 from velo_dagster.sources.formats.lines import LineFormat, Records
 from velo_dagster.sources.formats.records import LineCutter
 
@@ -80,7 +80,7 @@ def _convert(records: Records, type_: pa.DataType) -> tuple[pa.Array, np.ndarray
     if misfits is None:
         return array, records.at, []
     bad = [
-        records.bad_row(row, f"{clip(texts[row].as_py())!r} is not a {to_ddl(type_)}")
+        records.bad_row(row, f"{clip(texts[row].as_py())!r} is not {named_type(type_)}")
         for row in np.flatnonzero(misfits).tolist()
     ]
     return array.filter(pa.array(~misfits)), records.at[~misfits], bad

@@ -28,7 +28,7 @@ from velo_dagster.sources.formats.base import (
     clip,
     surveyed,
 )
-from velo_dagster.sources.formats.ddl import to_arrow, to_ddl
+from velo_dagster.sources.formats.ddl import named_type, to_arrow
 from velo_dagster.sources.formats.streams import opened
 from velo_dagster.sources.formats.types import Evidence
 
@@ -158,7 +158,7 @@ def _typed(
             text = clip(str(batch.column(place)[row]))
             if name not in declared and not _loses_nanoseconds(batch.column(place).type):
                 raise Misfit(name, first + row, text)
-            reasons.setdefault(row, f"{text!r} in column '{name}' is not a {to_ddl(type_)}")
+            reasons.setdefault(row, f"{text!r} in column '{name}' is not {named_type(type_)}")
             misfits[row] = True
     if not reasons:
         return arrays, at, []
