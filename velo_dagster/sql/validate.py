@@ -26,6 +26,8 @@ _ALLOW = re.compile(r"^velo:\s*allow\s*=\s*([A-Z0-9, ]+)")
 _UNORDERED = functions.words(
     "first first_value last last_value collect_list collect array_agg string_agg listagg group_concat any_value"
 )
+_RESERVED = re.compile(r"^_velo|__rejected$|__landing_", re.IGNORECASE)
+"""Names of folders that the warehouse makes for itself."""
 _LONG = parse_duration("30 days")
 
 Rule = Callable[[CreateTableAs], Iterable[Problem]]
@@ -59,16 +61,17 @@ def silenced(comments: Iterable[str]) -> frozenset[str]:
 
 
 def table_name(statement: CreateTableAs | CreateTable) -> Iterator[Problem]:
-    if is_plain(statement.name):
-        return
-    if re.search(r"[/\\:*?\"<>|.]|^\s|\s$|__rejected$", statement.name) or statement.name.startswith("_velo"):
+    name = statement.name
+    if _RESERVED.search(name):
+        message = f"'{name}' cannot name a table: such names belong to what is stored beside tables."
+        step = "Choose a name that does not begin with _velo, end in __rejected or hold __landing_."
+        yield error("E105", message, statement.span, step)
+    elif re.search(r"[/\\:*?\"<>|.]|^\s|\s$", name):
         step = "Use letters, digits and _."
-        yield error(
-            "E105", f"'{statement.name}' cannot name a table: it becomes a folder's name.", statement.span, step
-        )
-        return
-    message = f"The table's name '{statement.name}' must be quoted wherever it is used."
-    yield warning("W101", message, statement.span, f"Call it {re.sub(r'[^A-Za-z0-9_]+', '_', statement.name)}.")
+        yield error("E105", f"'{name}' cannot name a table: it becomes a folder's name.", statement.span, step)
+    elif not is_plain(name):
+        message = f"The table's name '{name}' must be quoted wherever it is used."
+        yield warning("W101", message, statement.span, f"Call it {re.sub(r'[^A-Za-z0-9_]+', '_', name)}.")
 
 
 def output_names(statement: CreateTableAs) -> Iterator[Problem]:
