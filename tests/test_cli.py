@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -342,6 +343,31 @@ def test_warehouse_is_found(way: str, capsys: pytest.CaptureFixture[str], monkey
     more = ["--warehouse", "other"] if way == "option" else []
     assert run("query", "SELECT id FROM things", "--format", "csv", *more) == 0
     assert capsys.readouterr().out == "id\n2\n"
+
+
+def test_a_query_takes_the_engine_settings_of_its_folder(monkeypatch: pytest.MonkeyPatch):
+    given: list[object] = []
+
+    def engine(settings: object, starting: object) -> None:
+        given.append(settings)
+        sys.exit(3)
+
+    monkeypatch.setattr("velo_dagster.engine.session.EmbeddedEngine", engine)
+    Path("velo.yaml").write_text("engine: {spark.driver.memory: 2g}\n")
+    write_table("things", pa.table({"id": [1]}))
+    assert run("query", "SELECT percentile(id, 0.5) FROM things") == 3
+    assert given == [{"spark.driver.memory": "2g"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"), [("warehouse: [a", "1:"), ("engine:\n  spark.sql.ansi.enabled: false", "2:3: error E143")]
+)
+def test_a_query_does_not_guess_past_wrong_settings(settings: str, place: str, capsys: pytest.CaptureFixture[str]):
+    write_table("things", pa.table({"id": [1]}))
+    Path("velo.yaml").write_text(settings)
+    assert run("query", "SELECT id FROM things") == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"velo.yaml:{place}"), err
 
 
 def test_error_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from velo_dagster.engine.session import EmbeddedEngine
     from velo_dagster.engine.source_load import LoadOptions
     from velo_dagster.plan.project import Project, TablePlan
+    from velo_dagster.plan.settings import Settings
     from velo_dagster.store.table import Warehouse
 
 DEFAULT_WAREHOUSE = ".velo/warehouse"
@@ -175,7 +176,7 @@ def load(
     project, chosen = _read_project(path, select, names)
     tables = project.tables if chosen is None else project.select(chosen)
     unreadable = _unreadable(project, chosen)
-    place = _warehouse(warehouse, project)
+    place = _warehouse(warehouse, project.root, project.settings)
     if any(table.name not in project.blocked for table in tables):
         place.make()
     options = LoadOptions(full_refresh=full_refresh, accept_loss=accept_loss)
@@ -196,7 +197,7 @@ def _load_tables(
     """Load them, showing how each ended. An interrupt ends Spark, and says how things stand."""
     from velo_dagster.engine.load import Loader
 
-    engine = _engine(project)
+    engine = _engine(project.settings)
     ended: list[LoadReport] = []
     try:
         with progress([table.name for table in tables]) as (tell, next_one):
@@ -246,11 +247,12 @@ def query(sql: str, path: Path, form: str, warehouse: str | None) -> None:
 
     for problem in texts_like_columns(parse_select(sql)):
         say(problem.render())
-    place = _warehouse(warehouse, path)
+    root, settings = _settings_at(path)
+    place = _warehouse(warehouse, root, settings, tell=False)
     try:
         result = query_without_spark(sql, place)
     except NeedsSpark as reason:
-        result = _query_by_spark(sql, place, str(reason))
+        result = _query_by_spark(sql, place, settings, str(reason))
     write_result(result, form, sys.stdout)
     if form == "table":
         say(count(result.num_rows, "row"))
@@ -267,7 +269,7 @@ def status(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehous
     from velo_dagster.engine.status import table_status
 
     project, chosen = _read_project(path, select, names)
-    place = _warehouse(warehouse, project)
+    place = _warehouse(warehouse, project.root, project.settings)
     tables = project.tables if chosen is None else project.select(chosen)
     well = True
     for table in tables:
@@ -315,45 +317,43 @@ def _unreadable(project: Project, chosen: Sequence[str] | None) -> list[str]:
     return [name for name in project.unreadable if asked is None or name.casefold() in asked]
 
 
-def _warehouse(named: str | None, project: Project | Path) -> Warehouse:
+def _warehouse(named: str | None, root: Path, settings: Settings, *, tell: bool = True) -> Warehouse:
     """Where tables live; a project's own place counts from the project, so that it is the same from every folder."""
     from velo_dagster.store.table import Warehouse
 
     if named is None:
-        root, configured = (
-            _settings_at(project) if isinstance(project, Path) else (project.root, project.settings.warehouse)
-        )
-        configured = configured or DEFAULT_WAREHOUSE
+        configured = settings.warehouse or DEFAULT_WAREHOUSE
         named = configured if "://" in configured else str(root / configured)
-    if not isinstance(project, Path):
+    if tell:
         say(f"warehouse: {named}")
     return Warehouse(named)
 
 
-def _settings_at(path: Path) -> tuple[Path, str | None]:
-    """The project's folder and the warehouse that its velo.yaml names: a query reads no statement."""
+def _settings_at(path: Path) -> tuple[Path, Settings]:
+    """The project's folder and what its velo.yaml says: a query reads no statement."""
     from velo_dagster.plan.settings import read_settings
-    from velo_dagster.sql.variables import resolve
 
     root = path.parent if path.is_file() else path
     settings, problems = read_settings(root)
     for problem in problems:
         say(problem.render())
-    return root, resolve("warehouse", settings.warehouse, os.environ) if settings.warehouse else None
+    if any(problem.severity == "error" for problem in problems):
+        sys.exit(1)
+    return root, settings.resolved(os.environ)
 
 
-def _engine(project: Project | None) -> EmbeddedEngine:
+def _engine(settings: Settings) -> EmbeddedEngine:
     from velo_dagster.engine.session import EmbeddedEngine
 
-    return EmbeddedEngine(project.settings.engine if project else None, lambda: say("Starting Spark ..."))
+    return EmbeddedEngine(settings.engine, lambda: say("Starting Spark ..."))
 
 
-def _query_by_spark(sql: str, warehouse: Warehouse, reason: str) -> pa.Table:
+def _query_by_spark(sql: str, warehouse: Warehouse, settings: Settings, reason: str) -> pa.Table:
     from velo_dagster.engine.query import understand
 
     understood = understand(sql, warehouse)
     say(f"This query needs Spark ({reason}).")
-    engine = _engine(None)
+    engine = _engine(settings)
     try:
         return understood.run(engine)
     except Interrupted:

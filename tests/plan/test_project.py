@@ -159,16 +159,54 @@ def test_broken_settings_are_problems_with_places(tmp_path: Path):
     made = project(tmp_path, velo_yaml="warehouse: [unclosed", a_sql="CREATE TABLE a AS SELECT 1 AS x")
     assert [p.code for p in made.errors] == ["E124"]
     made = project(tmp_path, velo_yaml="warehose: x\nsources: 3", a_sql="CREATE TABLE a AS SELECT 1 AS x")
-    assert [p.code for p in made.problems] == ["E124", "W109"]
+    assert [p.code for p in made.problems] == ["W109", "E124"]
 
 
 def test_settings(tmp_path: Path):
     made = project(
         tmp_path,
-        velo_yaml="warehouse: '${W:-w}'\nengine: {memory: 2g, x: {y: 1}}",
+        velo_yaml="warehouse: '${W:-w}'\n"
+        "engine: {spark.driver.memory: '${M:-2g}', spark: {sql: {shuffle.partitions: 8}}}",
         a_sql="CREATE TABLE a AS SELECT 1 AS x",
     )
-    assert (made.settings.warehouse, made.settings.engine) == ("w", {"memory": "2g", "x.y": "1"})
+    engine = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "8"}
+    assert (made.settings.warehouse, made.settings.engine, made.problems) == ("w", engine, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        (b"warehouse: \xff\xfe", "1:1 E124"),
+        (b"- a\n- b", "1:1 E124"),
+        (b"defaults: {file: 3}", "1:12 E124"),
+        (b"sources:\n  x: [1, 2]", "2:3 E124"),
+        (b"engine: 5", "1:1 E124"),
+        (b"sources: {}\nwarehouse: [a]", "2:1 E124"),
+        (b"engine:\n  memory: 2g", "2:3 W109"),
+        (b"defaults:\n  fil: {delimiter: ';'}\n  postgresql:\n    x: 1", "2:3 W109, 3:3 W109"),
+        (b"engine:\n  spark.sql.ansi.enabled: false", "2:3 E143"),
+        (b"engine:\n  spark:\n    sql: {session: {timeZone: Asia/Tokyo}, ansi: {enabled: true}}", "3:21 E143"),
+        (b"engine: {spark.sql.legacy.timeParserPolicy: LEGACY, spark.sql.extensions: a.B}", "1:10 E143, 1:53 E143"),
+        (b"engine: {spark.databricks.delta.snapshotPartitions: 4, spark.sql.shuffle.partitions: 4}", ""),
+    ],
+)
+def test_settings_that_cannot_be_right_are_told_at_their_place(tmp_path: Path, written: bytes, found: str):
+    (tmp_path / "velo.yaml").write_bytes(written)
+    made = project(tmp_path, a_sql="CREATE TABLE a AS SELECT 1 AS x")
+    told = [f"{p.span.line}:{p.span.column} {p.code}" for p in made.problems]
+    assert ", ".join(told) == found, [p.render() for p in made.problems]
+
+
+def test_settings_name_the_nearest_one(tmp_path: Path):
+    made = project(
+        tmp_path, velo_yaml="engine: {memory: 2g}\ndefaults: {fil: {}}", a_sql="CREATE TABLE a AS SELECT 1 AS x"
+    )
+    assert ["'spark.driver.memory'" in made.problems[0].message, "'file'" in made.problems[1].message] == [True, True]
+
+
+def test_a_missing_variable_of_the_settings_is_told_at_its_place(tmp_path: Path):
+    with pytest.raises(MissingVariable, match=r"velo.yaml:2:1: error E141"):
+        project(tmp_path, velo_yaml="engine: {}\nwarehouse: ${NO_SUCH}/w", a_sql="CREATE TABLE a AS SELECT 1 AS x")
 
 
 def test_a_file_that_is_not_text_does_not_hide_the_others(tmp_path: Path):

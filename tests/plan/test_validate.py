@@ -48,7 +48,7 @@ def test_an_unknown_kind_of_source_is_told_before_a_load(tmp_path: Path):
 
 def test_a_package_adds_its_kind_of_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     point = EntryPoint("ftp", "somewhere:FtpSource", "velo_dagster.sources")
-    monkeypatch.setattr("velo_dagster.plan.rules.entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr("velo_dagster.plan.inputs.entry_points", lambda group: [point] if group == point.group else [])
     (tmp_path / "a.sql").write_text("CREATE TABLE a AS SELECT * FROM ftp://orders.csv;")
     assert load_project(tmp_path).problems == ()
 

@@ -12,13 +12,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from velo_dagster.engine.java import java_home
 from velo_dagster.errors import Terminal, VeloError
+from velo_dagster.plan.exact import EXACT, refused_settings, why_refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,27 +49,25 @@ class Engine(Protocol):
     def stop(self) -> None: ...
 
 
+class RefusedSettings(Terminal, VeloError):
+    """Settings for Spark that would change what tables hold."""
+
+    code = "E143"
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(" ".join(why_refused(key)[0] for key in keys), steps=[why_refused(keys[0])[1]])
+
+
 def base_settings() -> dict[str, str]:
-    """What every session needs for exact results, whichever engine runs it."""
-    return {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "true",
+    """What every session starts with, whichever engine runs it: what exact results need, and what makes it fast."""
+    return EXACT | {
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.stats.collect.using.tableSchema": "true",
-        "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
-        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
-        "spark.databricks.delta.schema.autoMerge.enabled": "false",
-        "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
-        "spark.databricks.delta.retentionDurationCheck.enabled": "true",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Places in files are all different: a dictionary of them is only made to be thrown away.
         "parquet.enable.dictionary#_velo_id.at": "false",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * (os.cpu_count() or 2)),
-        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     }
 
 
@@ -78,6 +77,8 @@ class EmbeddedEngine:
     def __init__(self, settings: Mapping[str, str] | None = None, starting: Callable[[], None] = lambda: None) -> None:
         """`starting` is called before Spark is started, which takes a while."""
         self._settings = dict(settings or {})
+        if refused := refused_settings(self._settings):
+            raise RefusedSettings(refused)
         self._starting = starting
         self._root: SparkSession | None = None
 
@@ -85,16 +86,12 @@ class EmbeddedEngine:
     def session(self) -> Iterator[SparkSession]:
         """A fresh session: its settings and temporary views are seen by nobody else."""
         session = self._start().newSession()
-        for key, value in (base_settings() | self._dynamic()).items():
-            session.conf.set(key, value)
+        base = base_settings()
+        for key, value in (base | self._settings).items():
+            # Others are fixed when the JVM starts, and the session has them from there.
+            if key in base or session.conf.isModifiable(key):
+                session.conf.set(key, value)
         yield session
-
-    def _dynamic(self) -> dict[str, str]:
-        """The user's settings that a session may set: those of SQL, which are not fixed when the JVM starts."""
-        fixed = static_settings_names()
-        return {
-            key: value for key, value in self._settings.items() if key not in fixed and key.startswith("spark.sql.")
-        }
 
     def stop(self) -> None:
         if self._root is not None:
@@ -194,10 +191,6 @@ def static_settings() -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "in-memory",
     }
-
-
-def static_settings_names() -> frozenset[str]:
-    return frozenset({"spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.catalogImplementation"})
 
 
 def java_options(cores: int, environ: Mapping[str, str]) -> list[str]:

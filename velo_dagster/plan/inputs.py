@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Literal
 
 from velo_dagster.errors import Span
@@ -35,6 +36,8 @@ SOURCE_TYPES = {
     "database_source": "database",
     "http_source": "http",
 }
+ADDED_KINDS = "velo_dagster.sources"
+"""The entry point group by which packages add kinds of sources."""
 SINK_TYPES = ("kafka_sink", "file_sink", "database_sink", "s3_sink")
 TABLE_PROPERTIES = words(
     """
@@ -89,6 +92,11 @@ def row_properties(properties: Mapping[str, str]) -> list[str]:
 
 def fingerprint(parts: Iterable[str]) -> str:
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
+
+
+def added_kinds() -> list[str]:
+    """The kinds of sources that installed packages add."""
+    return sorted(point.name for point in entry_points(group=ADDED_KINDS))
 
 
 def is_kafka_property(key: str) -> bool:

@@ -34,7 +34,6 @@ from velo_dagster.sql.statements import CreateTable, CreateTableAs, InputRef, St
 from velo_dagster.sql.text import declaration
 from velo_dagster.sql.uris import is_file_name
 from velo_dagster.sql.validate import silenced, validate_statement
-from velo_dagster.sql.variables import resolve
 
 
 class UnknownTable(Terminal, VeloError):
@@ -120,10 +119,7 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
     path = Path(path)
     files, root = _files(path)
     settings, problems = read_settings(root)
-    if settings.warehouse:
-        settings = Settings(
-            resolve("warehouse", settings.warehouse, environ), settings.engine, settings.sources, settings.defaults
-        )
+    settings = settings.resolved(environ)
     statements: list[Statement] = []
     found: list[Problem] = list(problems)
     unreadable: list[str] = []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from velo_dagster.errors import Span
-from velo_dagster.plan.inputs import SCHEMES, TABLE_PROPERTIES, PlannedInput
+from velo_dagster.plan.inputs import ADDED_KINDS, SCHEMES, TABLE_PROPERTIES, PlannedInput, added_kinds
 from velo_dagster.plan.property_places import find_property, written_properties
 from velo_dagster.sql import uris
 from velo_dagster.sql.problems import Problem, error, nearest, warning
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from velo_dagster.plan.project import TablePlan
 
 
-_ADDED_KINDS = "velo_dagster.sources"
-"""The entry point group by which packages add kinds of sources."""
 _DATABASES = {"postgres", "mysql", "clickhouse"}
 """Kinds that one reader serves: that of databases."""
 
@@ -38,17 +35,17 @@ def known_kinds(plan: TablePlan) -> Iterator[Problem]:
             message = f"'{planned.label}' is not a URI: it does not begin with a kind of source."
             yield error("E306", message, planned.span, f"For a file, write file://{planned.label}.")
             continue
-        added = sorted(point.name for point in entry_points(group=_ADDED_KINDS))
+        added = added_kinds()
         if kind not in added:
             near = nearest(kind, [*SCHEMES, *added])
             hint = f" Did you mean '{near[0]}'?" if near else ""
             step = f"Kinds are {', '.join([*SCHEMES, *added])}; packages add kinds by the entry point group "
-            yield error("E306", f"'{kind}' is not a kind of source.{hint}", planned.span, f"{step}'{_ADDED_KINDS}'.")
+            yield error("E306", f"'{kind}' is not a kind of source.{hint}", planned.span, f"{step}'{ADDED_KINDS}'.")
 
 
 def kinds_of_later(plan: TablePlan) -> Iterator[Problem]:
     """Kinds that the language knows and no source reads yet: better told now than by the first load."""
-    readable = ["file", *sorted(point.name for point in entry_points(group=_ADDED_KINDS))]
+    readable = ["file", *sorted(added_kinds())]
     for planned in plan.inputs:
         kind = "database" if planned.source_type in _DATABASES else planned.source_type
         if kind in {*SCHEMES.values(), *SOURCES} and kind not in readable:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from velo_dagster.errors import Span
+from velo_dagster.plan.exact import is_refused, why_refused
+from velo_dagster.plan.inputs import SCHEMES, added_kinds
+from velo_dagster.plan.yaml_places import key_places
 from velo_dagster.sql.problems import Problem, error, nearest, warning
+from velo_dagster.sql.variables import resolve
 
 FILE = "velo.yaml"
 _KEYS = ("warehouse", "engine", "sources", "defaults")
+_ENGINE = ("spark.driver.memory", "spark.master", "spark.local.dir", "spark.sql.shuffle.partitions")
+"""Engine settings that users look for, to name the nearest one."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a project says about itself. Values are as written; variables are resolved by who uses them."""
+    """What a project says about itself. Values are as written, but for those that `resolved` replaced."""
 
     warehouse: str | None = None
     engine: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     defaults: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    places: Mapping[str, Span] = field(default_factory=dict, repr=False, compare=False)
+
+    def resolved(self, environ: Mapping[str, str]) -> Settings:
+        """With the variables of the warehouse and of engine settings replaced; sources are resolved by their loads."""
+        warehouse = self.warehouse and resolve("warehouse", self.warehouse, environ, self.places.get("warehouse"))
+        engine = {key: resolve(key, value, environ, self.places.get("engine")) for key, value in self.engine.items()}
+        return replace(self, warehouse=warehouse, engine=engine)
 
 
 def read_settings(root: Path) -> tuple[Settings, tuple[Problem, ...]]:
@@ -31,21 +44,98 @@ def read_settings(root: Path) -> tuple[Settings, tuple[Problem, ...]]:
     path = root / FILE
     if not path.exists():
         return Settings(), ()
-    span = Span(str(path), 1, 1)
     try:
-        content = read_yaml(path)
+        text = path.read_text(encoding="utf-8")
+        reader = _Reader(_content(text), key_places(text, str(path)), Span(str(path), 1, 1))
     except yaml.YAMLError as failure:
         return Settings(), (_broken(path, failure),)
-    problems = [
-        warning("W109", f"'{key}' is not a setting.{_hint(key)}", span, f"Settings are {', '.join(_KEYS)}.")
-        for key in content
-        if key not in _KEYS
-    ]
-    warehouse = content.get("warehouse")
-    sources = {name: _source(value) for name, value in _mapping(content, "sources", span, problems).items()}
-    defaults = {kind: dict(flatten(value)) for kind, value in _mapping(content, "defaults", span, problems).items()}
-    engine = dict(flatten(_mapping(content, "engine", span, problems)))
-    return Settings(None if warehouse is None else str(warehouse), engine, sources, defaults), tuple(problems)
+    except UnicodeDecodeError as failure:
+        message = f"{FILE} is not UTF-8 text (byte {failure.start})."
+        return Settings(), (error("E124", message, Span(str(path), 1, 1), "Save it as UTF-8."),)
+    except OSError as failure:
+        message, step = f"{FILE} can't be read: {failure.strerror}.", f"Get the right to read it: chmod u+r {path}"
+        return Settings(), (error("E124", message, Span(str(path), 1, 1), step),)
+    return reader.settings(), tuple(reader.problems)
+
+
+class _Reader:
+    """Turns what the file holds into settings; what it can't be is a problem at its place."""
+
+    def __init__(self, content: Mapping[str, Any], places: Mapping[tuple[str, ...], Span], start: Span) -> None:
+        self._content, self._places, self._start = content, places, start
+        self.problems: list[Problem] = []
+
+    def settings(self) -> Settings:
+        for key in self._content:
+            if key not in _KEYS:
+                self._unknown("a setting", key, _KEYS, (key,))
+        return Settings(
+            self._warehouse(),
+            self._engine(),
+            {name: self._source(name, value) for name, value in self._mapping("sources").items()},
+            {kind: self._defaults(kind, value) for kind, value in self._mapping("defaults").items()},
+            {key: self._span(key) for key in _KEYS},
+        )
+
+    def _span(self, *path: str) -> Span:
+        return self._places.get(path, self._start)
+
+    def _error(self, message: str, path: tuple[str, ...], *steps: str) -> None:
+        self.problems.append(error("E124", message, self._span(*path), *steps))
+
+    def _unknown(self, what: str, key: str, known: Sequence[str], path: tuple[str, ...]) -> None:
+        near = nearest(key, known) or [name for name in known if name.endswith(f".{key}")]
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        message, step = f"'{key}' is not {what}, so it has no effect.{hint}", f"There are {', '.join(known)}."
+        self.problems.append(warning("W109", message, self._span(*path), step))
+
+    def _mapping(self, key: str) -> dict[str, Any]:
+        value = self._content.get(key)
+        if isinstance(value, dict):
+            return {str(name): part for name, part in value.items()}
+        if value is not None:
+            self._error(f"'{key}' must hold names and values.", (key,))
+        return {}
+
+    def _warehouse(self) -> str | None:
+        value = self._content.get("warehouse")
+        if value is None or isinstance(value, str):
+            return value
+        self._error("'warehouse' must be a text: the folder where tables live.", ("warehouse",))
+        return None
+
+    def _source(self, name: str, value: Any) -> dict[str, str]:
+        if isinstance(value, str):
+            return {"uri": value}
+        if isinstance(value, dict):
+            return dict(flatten(value))
+        step = f"Write {name}: file://data/a.csv, or {name}: {{uri: file://data/a.csv, delimiter: ';'}}."
+        self._error(f"The source '{name}' must be a URI, or hold properties.", ("sources", name), step)
+        return {}
+
+    def _defaults(self, kind: str, value: Any) -> dict[str, str]:
+        kinds = list(dict.fromkeys(SCHEMES.values()))
+        if kind not in kinds and kind not in added_kinds():
+            self._unknown("a kind of source", kind, [*kinds, *added_kinds()], ("defaults", kind))
+        if isinstance(value, dict):
+            return dict(flatten(value))
+        if value is not None:
+            self._error(f"The defaults of '{kind}' must hold properties.", ("defaults", kind))
+        return {}
+
+    def _engine(self) -> dict[str, str]:
+        found = dict(flatten(self._mapping("engine")))
+        for key in found:
+            if not key.startswith("spark."):
+                self._unknown("a setting of Spark (spark.*)", key, _ENGINE, self._written("engine", key))
+            elif is_refused(key, found[key]):
+                what, step = why_refused(key)
+                self.problems.append(error("E143", what, self._span(*self._written("engine", key)), step))
+        return {key: value for key, value in found.items() if key.startswith("spark.")}
+
+    def _written(self, above: str, key: str) -> tuple[str, ...]:
+        """The keys that lead to a flattened one, however it was cut at its dots."""
+        return next((path for path in self._places if path[0] == above and ".".join(path[1:]) == key), (above,))
 
 
 def read_config(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, str]:
@@ -60,7 +150,11 @@ def read_config(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, str]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return _content(path.read_text(encoding="utf-8"))
+
+
+def _content(text: str) -> dict[str, Any]:
+    content = yaml.safe_load(text)
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -86,23 +180,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(_text(item) for item in value)
     return "" if value is None else str(value)
-
-
-def _source(value: Any) -> dict[str, str]:
-    return {"uri": value} if isinstance(value, str) else dict(flatten(value))
-
-
-def _mapping(content: Mapping[str, Any], key: str, span: Span, problems: list[Problem]) -> dict[str, Any]:
-    value = content.get(key) or {}
-    if isinstance(value, dict):
-        return {str(name): part for name, part in value.items()}
-    problems.append(error("E124", f"'{key}' must hold names and values.", span))
-    return {}
-
-
-def _hint(key: str) -> str:
-    found = nearest(key, _KEYS)
-    return f" Did you mean '{found[0]}'?" if found else ""
 
 
 def _broken(path: Path, failure: yaml.YAMLError) -> Problem:
