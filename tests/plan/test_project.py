@@ -9,6 +9,7 @@ import pytest
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.project import Project, load_project
 from velo_dagster.sources.registry import open_source
+from velo_dagster.sql.statements import CreateTable
 from velo_dagster.sql.variables import MissingVariable
 
 
@@ -96,6 +97,33 @@ def test_variables_are_resolved_only_when_used(tmp_path: Path):
     with pytest.raises(MissingVariable, match="say the word"):
         planned.resolve({})
     assert "${PW" not in repr(planned)
+
+
+def test_variables_of_the_table_itself_are_resolved_when_it_is_planned(tmp_path: Path):
+    sql = """CREATE TABLE t AS SELECT id, n FROM src WITH ('primary.key' = '${K:-ID}', 'src.type' = 'file_source',
+        'src.config_file' = '${CONF:-c.yaml}', 'src.path' = '${DIR:-.}/x.csv', 'compression' = '${CODEC:-zstd}');
+    CREATE TABLE u (a INT, b INT) WITH ('primary.key' = '${K2:-b}')"""
+    (tmp_path / "c.yaml").write_text("delimiter: ;")
+    (tmp_path / "a.sql").write_text(sql)
+    (plan,) = load_project(tmp_path, {}).tables
+    assert (plan.statement.keys, plan.refresh.method, plan.refresh.keys) == (("id",), "merge", ("id",))
+    assert plan.statement.properties["compression"] == "zstd"
+    assert dict(plan.inputs[0].properties) == {"delimiter": ";", "path": "${DIR:-.}/x.csv"}
+    other = load_project(tmp_path, {"K": "n", "CODEC": "gzip", "K2": "a"})
+    assert not other.problems
+    assert other.tables[0].refresh.keys == ("n",)
+    assert [one.keys for one in other.others if isinstance(one, CreateTable)] == [("a",)]
+    assert other.tables[0].fingerprint != plan.fingerprint, "another key is another table"
+
+
+def test_what_a_variable_of_the_table_stands_for_is_checked_at_its_place(tmp_path: Path):
+    sql = """CREATE TABLE t AS SELECT id FROM src WITH ('primary.key' = '${K:?name it}', 'src.type' = 'file_source',
+'src.path' = 'a.csv', 'src.config_file' = '${CONF}', 'compression' = '${CODEC:-zip}', 'table_model' = '${M}')"""
+    (tmp_path / "a.sql").write_text(sql)
+    found = load_project(tmp_path, {}).errors
+    told = [f"{p.span.line}:{p.span.column} {p.code}" for p in found]
+    assert told == ["1:60 E141", "2:43 E141", "2:70 E305", "2:103 E141"], [p.render() for p in found]
+    assert "name it" in found[0].message
 
 
 @pytest.mark.parametrize(

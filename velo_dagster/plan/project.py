@@ -26,6 +26,7 @@ from velo_dagster.plan.inputs import (
 from velo_dagster.plan.refresh import Refresh, plan_refresh
 from velo_dagster.plan.settings import FILE, Settings, read_config, read_settings
 from velo_dagster.plan.sound import blocked_tables, errors_in, unreadable_tables
+from velo_dagster.plan.variables import resolve_table, told
 from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.parse import loose_comments, parse
 from velo_dagster.sql.problems import Problem, error, nearest, sort_problems
@@ -34,6 +35,7 @@ from velo_dagster.sql.statements import CreateTable, CreateTableAs, InputRef, St
 from velo_dagster.sql.text import declaration
 from velo_dagster.sql.uris import is_file_name
 from velo_dagster.sql.validate import silenced, validate_statement
+from velo_dagster.sql.variables import MissingVariable, resolve
 
 
 class UnknownTable(Terminal, VeloError):
@@ -137,9 +139,12 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
             found.append(error("E101", message, Span(str(file), 1, 1), f"Get the right to read it: chmod u+r {file}"))
             continue
         parsed, wrong = parse(text, str(file))
-        statements += parsed
         found += wrong
         refused += len(wrong)
+        for statement in parsed:
+            resolved, missing = resolve_table(statement, environ)
+            statements.append(resolved)
+            found += missing
         unreadable += unreadable_tables(text, str(file), wrong)
         if "velo:" in text:
             allowed[str(file)] = silenced(loose_comments(text))
@@ -148,7 +153,7 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
         found.append(
             error("E142", "There is no statement, so there is nothing to load.", Span(str(files[0]), 1, 1), step)
         )
-    project = _plan(path, root, statements, found, settings, allowed, unreadable)
+    project = _plan(path, root, statements, found, settings, allowed, unreadable, environ)
     return replace(project, statements=len(statements) + refused)
 
 
@@ -191,6 +196,7 @@ def _plan(
     settings: Settings,
     allowed: Mapping[str, frozenset[str]],
     unreadable: Sequence[str],
+    environ: Mapping[str, str],
 ) -> Project:
     creating = [s for s in statements if isinstance(s, (CreateTableAs, CreateTable))]
     names, twice = _unique(creating, settings)
@@ -200,7 +206,7 @@ def _plan(
     tables: list[TablePlan] = []
     for statement in names.values():
         if isinstance(statement, CreateTableAs):
-            inputs, wrong = _inputs(statement, known, settings, root)
+            inputs, wrong = _inputs(statement, known, settings, root, environ)
             found += wrong
             refresh = plan_refresh(statement)
             fingerprint = _fingerprint(statement, inputs)
@@ -286,6 +292,7 @@ def _inputs(
     names: Mapping[str, str],
     settings: Settings,
     root: Path,
+    environ: Mapping[str, str],
 ) -> tuple[tuple[PlannedInput, ...], list[Problem]]:
     """What the statement reads; `names`: the project's tables, by name in lower case."""
     planned: list[PlannedInput] = []
@@ -296,9 +303,9 @@ def _inputs(
         if table is not None:
             planned.append(PlannedInput(ref.name, "table", table, None, None, {}, ref.name, ref.span, (), table))
             continue
-        config, wrong = _config(ref, statement.properties, root)
+        config, wrong = _config(ref, statement, root, environ)
         problems += wrong
-        source = describe(ref, statement.properties, settings.sources, settings.defaults, asked, config)
+        source = describe(ref, statement.properties, settings.sources, settings.defaults, asked, config, environ)
         if source is not None:
             planned.append(source)
         else:
@@ -306,14 +313,18 @@ def _inputs(
     return tuple(planned), problems
 
 
-def _config(ref: InputRef, closing: Mapping[str, str], root: Path) -> tuple[dict[str, str], list[Problem]]:
-    path = own_properties(ref, closing).get("config_file")
-    if path is None:
+def _config(
+    ref: InputRef, statement: CreateTableAs, root: Path, environ: Mapping[str, str]
+) -> tuple[dict[str, str], list[Problem]]:
+    written = own_properties(ref, statement.properties).get("config_file")
+    if written is None:
         return {}, []
     try:
-        return read_config(root / path), []
+        return read_config(root / resolve("config_file", written, environ)), []
+    except MissingVariable as missing:
+        return {}, [told(missing, statement, "config_file", written, ref.name, ref.span)]
     except (OSError, ValueError, yaml.YAMLError) as failure:
-        message = f"The config_file '{path}' of '{ref.label}' cannot be read: {failure}."
+        message = f"The config_file '{written}' of '{ref.label}' cannot be read: {failure}."
         return {}, [error("E124", message, ref.span, "The path counts from the project's root folder.")]
 
 

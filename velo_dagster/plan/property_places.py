@@ -11,6 +11,7 @@ from velo_dagster.errors import Span
 from velo_dagster.sql.dialect import Velo
 from velo_dagster.sql.statements import Statement
 from velo_dagster.sql.text import Places
+from velo_dagster.sql.variables import has_variables
 
 _BEFORE = (TokenType.COMMA, TokenType.L_PAREN)
 _AFTER = (TokenType.COMMA, TokenType.R_PAREN)
@@ -50,9 +51,13 @@ def written_properties(statement: Statement) -> tuple[Written, ...]:
 
 
 def find_property(written: Sequence[Written], key: str, value: str, owner: str | None) -> Written | None:
-    """The property of this value, under its own name or that of the source that it describes; the last one counts."""
+    """The property of this value, under its own name or that of the source that it describes; the last one counts.
+
+    The value may be what its variables stand for.
+    """
     spellings = {key, f"{owner}.{key}"}
-    return next((one for one in reversed(written) if one.key in spellings and one.value == value), None)
+    last_first = [one for one in reversed(written) if one.key in spellings]
+    return next((one for one in last_first if one.value == value or has_variables(one.value)), None)
 
 
 def _text(text: str, tokens: Sequence[Token]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from velo_dagster.sql.names import sanitise
-from velo_dagster.sql.statements import CreateTableAs
+from velo_dagster.sql.statements import CreateTable, CreateTableAs
 
 
 def plain_columns(statement: CreateTableAs, declared: Iterable[str]) -> dict[str, str]:
@@ -40,6 +41,26 @@ def own_spelling(keys: Sequence[str], tree: exp.Expr | None, declared: Sequence[
     if len(declared) == len(names) and not own.keys() & spelled.keys():
         spelled = {name.casefold(): new for name, new in zip(names, declared, strict=True) if name}
     return tuple((spelled | own).get(key.casefold(), key) for key in keys)
+
+
+def property_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The key columns that 'primary.key' names."""
+    return tuple(
+        sanitise(key.strip().strip("`")) for key in properties.get("primary.key", "").split(",") if key.strip()
+    )
+
+
+def with_properties(
+    statement: CreateTableAs | CreateTable, properties: Mapping[str, str]
+) -> CreateTableAs | CreateTable:
+    """The statement with other properties; its key follows 'primary.key' where the statement marks none itself."""
+    tree = statement.query.tree if isinstance(statement, CreateTableAs) else None
+    items = tree.expressions if isinstance(tree, exp.Select) else []
+    marked = any("key_span" in item.meta for item in items) or any(column.primary_key for column in statement.columns)
+    keys = statement.keys
+    if not marked:
+        keys = own_spelling(property_keys(properties), tree, [column.name for column in statement.columns])
+    return replace(statement, properties=properties, keys=keys)
 
 
 def _item_names(tree: exp.Expr | None) -> list[str | None]:

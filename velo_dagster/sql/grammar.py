@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from velo_dagster.errors import Span
 from velo_dagster.sql import statements as st
-from velo_dagster.sql.columns import own_spelling
+from velo_dagster.sql.columns import own_spelling, property_keys
 from velo_dagster.sql.dialect import VeloParser
 from velo_dagster.sql.mistakes import dash_in_name, did_you_mean, left_over, misspelt_key
 from velo_dagster.sql.names import sanitise
@@ -163,7 +163,7 @@ class Grammar:
             raise self.p.refuse("E106", f"'{name}' needs AS SELECT …", "Write AS SELECT … after the name.")
         properties = self.closing_properties()
         names = [c.name for c in columns]
-        keys = tuple(c.name for c in columns if c.primary_key) or own_spelling(_property_keys(properties), None, names)
+        keys = tuple(c.name for c in columns if c.primary_key) or own_spelling(property_keys(properties), None, names)
         return st.CreateTable(**self.head, name=name, columns=columns, keys=keys, properties=properties)
 
     def _create_as(self, name: str, columns: tuple[st.Column, ...], stream: bool) -> st.CreateTableAs:
@@ -171,7 +171,7 @@ class Grammar:
         into = self._sink() if self.p._match(TokenType.INTO) else None
         properties = self.closing_properties()
         declared = tuple(c.name for c in columns if c.primary_key)
-        keys = self._keys(query.tree) or declared or _property_keys(properties)
+        keys = self._keys(query.tree) or declared or property_keys(properties)
         return st.CreateTableAs(
             **self.head,
             name=name,
@@ -303,9 +303,3 @@ class Grammar:
         if not self.p._match(TokenType.ON):
             raise self.p.refuse("E100", f"UPSERT needs ON {table}.key = input.key.")
         return st.Upsert(**self.head, table=table, query=query, on=self.expression())
-
-
-def _property_keys(properties: dict[str, str]) -> tuple[str, ...]:
-    return tuple(
-        sanitise(key.strip().strip("`")) for key in properties.get("primary.key", "").split(",") if key.strip()
-    )
