@@ -110,13 +110,13 @@ def _pairs(text: str, span: Span) -> list[tuple[str, str]]:
     try:
         words = shlex.split(text)
     except ValueError as failure:
-        raise _Wrong(error("E132", f"The line can't be read: {failure}.", span, "Close the quote.")) from None
+        raise _Wrong(error("E133", f"The line can't be read: {failure}.", span, "Close the quote.")) from None
     pairs = []
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
             step = 'Write key=value; a value with blanks goes in double quotes: description="two words".'
-            raise _Wrong(error("E132", f"'{word}' is no key with a value.", span, step))
+            raise _Wrong(error("E133", f"'{word}' is no key with a value.", span, step))
         pairs.append((key.lower(), value))
     return pairs
 
@@ -127,7 +127,7 @@ def _set(found: Annotations, key: str, value: str, span: Span) -> Annotations:
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise _Wrong(warning("W120", f"'{key}' says nothing to Dagster.{hint}", span, f"Keys are {', '.join(KEYS)}."))
     if not value:
-        raise _Wrong(error("E132", f"'{key}' has no value.", span, f"Write {key}=… or leave it out."))
+        raise _Wrong(error("E133", f"'{key}' has no value.", span, f"Write {key}=… or leave it out."))
     if key == "group":
         return replace(found, group=_checked(key, value, _NAME, "letters, digits and _", span))
     if key == "owners":
@@ -158,7 +158,7 @@ def _checked(key: str, value: str, form: re.Pattern[str], described: str, span: 
 
 
 def _form(key: str, value: str, described: str, span: Span) -> Problem:
-    return error("E132", f"{key} = '{value}' is not {described}.", span, f"Write {key}=… with {described}.")
+    return error("E133", f"{key} = '{value}' is not {described}.", span, f"Write {key}=… with {described}.")
 
 
 def _check(match: re.Match[str], before: Sequence[SqlCheck], span: Span) -> SqlCheck:
@@ -167,18 +167,18 @@ def _check(match: re.Match[str], before: Sequence[SqlCheck], span: Span) -> SqlC
     unknown = [word for word in words if word not in ("warn", "error", "blocking")]
     if unknown:
         step = "Write check name (WARN): SELECT …, or (ERROR, blocking)."
-        raise _Wrong(error("E132", f"'{unknown[0]}' is nothing that a check can be.", span, step))
+        raise _Wrong(error("E133", f"'{unknown[0]}' is nothing that a check can be.", span, step))
     if name in (check.name for check in before):
-        raise _Wrong(error("E132", f"There are two checks '{name}'.", span, "Give one of them another name."))
+        raise _Wrong(error("E133", f"There are two checks '{name}'.", span, "Give one of them another name."))
     if "blocking" in words and "warn" in words:
         step = "Leave out WARN, or blocking."
-        raise _Wrong(error("E132", "A check that only warns can't block.", span, step))
+        raise _Wrong(error("E133", "A check that only warns can't block.", span, step))
     try:
         query = parse_select(match[3], span.file)
     except StatementError as failure:
         step = "Write a SELECT of the rows that must not exist."
         message = f"The check '{name}' can't be read: {failure.problem.message}"
-        raise _Wrong(error("E132", message, span, *failure.problem.steps, step)) from None
+        raise _Wrong(error("E133", message, span, *failure.problem.steps, step)) from None
     if any(one.uri for one in query.inputs):
-        raise _Wrong(error("E132", f"The check '{name}' reads a source.", span, "Checks read tables of the project."))
+        raise _Wrong(error("E133", f"The check '{name}' reads a source.", span, "Checks read tables of the project."))
     return SqlCheck(name, query, "WARN" if "warn" in words else "ERROR", "blocking" in words)

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from velo_dagster.errors import Span, Terminal, VeloError
-from velo_dagster.plan import rules
+from velo_dagster.plan import changing, rules
 from velo_dagster.plan.annotations import Annotations, read_annotations
 from velo_dagster.plan.columns import Columns, derive_columns, star_over_join, unknown_columns
 from velo_dagster.plan.graph import dependency_order
@@ -215,11 +215,15 @@ def _plan(
             tables.append(TablePlan(statement.name, statement, inputs, refresh, fingerprint, annotations))
     for statement in statements:
         found += validate_statement(statement)
+        if isinstance(statement, CreateTable):
+            found += rules.own_property_forms(statement)
+    found += _change_problems(statements, list(known.values()), settings, environ)
     reads = {t.name: [i.table for i in t.inputs if i.table] for t in tables}
     order, circles = dependency_order(reads)
     # What a table is made of decides about it, so one that reads what can't be read is not judged.
     judged = [t for t in tables if not any(name.casefold() in missing for name in reads[t.name])]
-    found += _table_problems(tables, judged, derive_columns(list(names.values())), bool(circles))
+    columns = derive_columns(list(names.values()))
+    found += _table_problems(tables, judged, columns, settings, circular=bool(circles))
     spans = {t.name: t.statement.span for t in tables}
     found += [_circle(circle, spans[circle[0]]) for circle in circles]
     ordered = sorted(tables, key=lambda t: order.index(t.name))
@@ -248,7 +252,7 @@ def _own_errors(
 
 
 def _table_problems(
-    tables: Sequence[TablePlan], judged: Sequence[TablePlan], columns: Columns, circular: bool
+    tables: Sequence[TablePlan], judged: Sequence[TablePlan], columns: Columns, settings: Settings, *, circular: bool
 ) -> Iterator[Problem]:
     """What is wrong between a table and what it reads, silenced ones left out."""
     plans = {table.name.casefold(): table for table in tables}
@@ -258,11 +262,13 @@ def _table_problems(
             *rules.known_kinds(table),
             *rules.kinds_of_later(table),
             *rules.table_and_query(table),
+            *rules.changes_need_a_key(table),
             *rules.property_forms(table),
             *rules.table_property_at_relation(table),
             *rules.window_without_time(table),
             *rules.stream_is_insert_only(table, plans, circular),
             *rules.join_of_streams(table, plans),
+            *changing.unknown_sink(table.statement, settings.sources),
             *unknown_columns(table.statement.query, columns),
             *star_over_join(table.statement, columns),
         ]
@@ -326,6 +332,21 @@ def _config(
     except (OSError, ValueError, yaml.YAMLError) as failure:
         message = f"The config_file '{written}' of '{ref.label}' cannot be read: {failure}."
         return {}, [error("E124", message, ref.span, "The path counts from the project's root folder.")]
+
+
+def _change_problems(
+    statements: Sequence[Statement], tables: Sequence[str], settings: Settings, environ: Mapping[str, str]
+) -> Iterator[Problem]:
+    """What is named by statements that change tables, and is not there."""
+    folded = {name.casefold() for name in tables}
+    for change in changing.changes(statements):
+        yield from changing.unknown_target(change, tables)
+        closing = change.properties if isinstance(change, changing.Insert) else {}
+        for ref in changing.inputs_of(change):
+            if ref.uri is not None or ref.name.casefold() in folded:
+                continue
+            if describe(ref, closing, settings.sources, settings.defaults, (), {}, environ) is None:
+                yield _unknown(ref, tables, settings)
 
 
 def _unknown(ref: InputRef, tables: Sequence[str], settings: Settings) -> Problem:

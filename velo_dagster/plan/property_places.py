@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -27,17 +27,22 @@ class Written:
     value_span: Span
 
 
-def written_properties(statement: Statement) -> tuple[Written, ...]:
-    """Everything of the form `key = value` between commas and parentheses: all properties, and perhaps more."""
-    text, start = statement.text, statement.span
-    tokens = Velo().tokenize(text)
-    places = Places(text, start.file)
+def places_in(statement: Statement) -> Callable[[int], Span]:
+    """Gives the place in the file for an offset in the statement's text."""
+    start, places = statement.span, Places(statement.text, statement.span.file)
 
     def span(offset: int) -> Span:
         place = places.span(offset)
         column = place.column + (start.column - 1 if place.line == 1 else 0)
         return Span(place.file, start.line + place.line - 1, column)
 
+    return span
+
+
+def written_properties(statement: Statement) -> tuple[Written, ...]:
+    """Everything of the form `key = value` between commas and parentheses: all properties, and perhaps more."""
+    text, span = statement.text, places_in(statement)
+    tokens = Velo().tokenize(text)
     found: list[Written] = []
     for at, token in enumerate(tokens):
         if token.token_type != TokenType.EQ:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from velo_dagster.errors import Span
-from velo_dagster.plan.inputs import ADDED_KINDS, SCHEMES, TABLE_PROPERTIES, PlannedInput, added_kinds
+from velo_dagster.plan.inputs import ADDED_KINDS, SCHEMES, TABLE_PROPERTIES, PlannedInput, added_kinds, prefixes
 from velo_dagster.plan.property_places import find_property, written_properties
 from velo_dagster.sql import uris
 from velo_dagster.sql.problems import Problem, error, nearest, warning
 from velo_dagster.sql.properties import SOURCES, BadProperty, property_kind, resolve
 from velo_dagster.sql.render import place
+from velo_dagster.sql.statements import CreateTable, CreateTableAs, Statement
 from velo_dagster.sql.time_windows import read_arguments
 from velo_dagster.sql.variables import has_variables
 
 if TYPE_CHECKING:
     from velo_dagster.plan.project import TablePlan
+
+_Group = tuple[str, Mapping[str, str], str | None, Span]
+"""Properties of one kind, whose they are, and where to tell of one that no statement writes."""
 
 
 _DATABASES = {"postgres", "mysql", "clickhouse"}
@@ -63,23 +67,67 @@ def table_and_query(plan: TablePlan) -> Iterator[Problem]:
             yield error("E110", message, planned.span, "Keep one of 'table' and 'query'.")
 
 
+def changes_need_a_key(plan: TablePlan) -> Iterator[Problem]:
+    """Changes of a database replace and remove rows: a table of its rows must know which.
+
+    Joins and aggregates are not concerned: they keep the source's rows by the database's own key, which a load sees.
+    """
+    if plan.statement.keys or plan.statement.stream or plan.refresh.method != "append":
+        return
+    for planned in plan.inputs:
+        if reads_changes(planned):
+            what = "delivers updates and deletes ('cdc' = 'true'), and no PRIMARY KEY says of which row"
+            yield error(
+                "E132",
+                f"'{planned.label}' {what}.",
+                planned.span,
+                "Mark the columns that tell rows apart: SELECT id PRIMARY KEY, …",
+                "Or leave 'cdc' out: then each load reads the table as it is.",
+            )
+
+
+def reads_changes(planned: PlannedInput) -> bool:
+    """Whether the input is a database's log of changes. What comes from the environment is looked at in a load."""
+    if planned.kind != "source" or property_kind(planned.source_type) != "database":
+        return False
+    given = {**uris.query_parameters(planned.uri or ""), **planned.properties}
+    return given.get("cdc", "").strip().lower() == "true"
+
+
 def property_forms(plan: TablePlan) -> Iterator[Problem]:
     """Values have their property's form, and keys are known. What comes from the environment is looked at in a load."""
-    said: set[tuple[str, str]] = set()
-    own = {key: value for key, value in plan.statement.properties.items() if key in TABLE_PROPERTIES}
-    groups: list[tuple[str, Mapping[str, str], str | None, Span]] = [("table", own, None, plan.statement.span)]
     sources = [i for i in plan.inputs if i.kind == "source"]
+    own = _own_properties(plan.statement)
+    if sources:
+        # Other keys speak to the sources, and are looked at with theirs.
+        own = {key: value for key, value in own.items() if key in TABLE_PROPERTIES}
+    groups: list[_Group] = [("table", own, None, plan.statement.span)]
     groups += [(property_kind(i.source_type), i.properties, i.name, i.span) for i in sources]
+    yield from _forms(plan.statement, groups)
+
+
+def own_property_forms(statement: CreateTable) -> Iterator[Problem]:
+    """The same for a table that only statements change."""
+    yield from _forms(statement, [("table", statement.properties, None, statement.span)])
+
+
+def _own_properties(statement: CreateTableAs) -> dict[str, str]:
+    described = prefixes(statement.properties.items())
+    return {k: v for k, v in statement.properties.items() if k.partition(".")[0] not in described}
+
+
+def _forms(statement: Statement, groups: Iterable[_Group]) -> Iterator[Problem]:
+    said: set[tuple[str, str]] = set()
     for kind, given, owner, span in groups:
         for key, value in given.items():
             if has_variables(value) or (key, value) in said:
                 continue
             said.add((key, value))
-            yield from _property_problems(plan, kind, (key, value), owner, span)
+            yield from _property_problems(statement, kind, (key, value), owner, span)
 
 
 def _property_problems(
-    plan: TablePlan, kind: str, given: tuple[str, str], owner: str | None, span: Span
+    statement: Statement, kind: str, given: tuple[str, str], owner: str | None, span: Span
 ) -> Iterator[Problem]:
     """What is wrong with one property, told where it is written; one of velo.yaml, where it is used (`span`)."""
     key, value = given
@@ -89,7 +137,7 @@ def _property_problems(
         warnings, wrong = (), bad
     if not warnings and wrong is None:
         return
-    found = find_property(written_properties(plan.statement), key, value, owner)
+    found = find_property(written_properties(statement), key, value, owner)
     if wrong is not None:
         yield error(wrong.code, wrong.what, found.value_span if found else span, *wrong.steps)
     yield from (warning("W110", text, found.key_span if found else span) for text in warnings)
@@ -125,6 +173,8 @@ def window_without_time(plan: TablePlan) -> Iterator[Problem]:
 def insert_only(plan: TablePlan, plans: Mapping[str, TablePlan]) -> bool:
     """Whether the table only ever gets new rows: row by row, without a key, from inputs of the same sort."""
     if plan.refresh.method != "append":
+        return False
+    if any(reads_changes(i) for i in plan.inputs):
         return False
     upstream = [plans.get((i.table or "").casefold()) for i in plan.inputs if i.kind == "table"]
     return all(u is not None and u is not plan and insert_only(u, plans) for u in upstream)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -64,6 +66,25 @@ def _encoding(text: str) -> str:
         raise ValueError(text) from error
 
 
+_PATTERN = re.compile(r"(?:[GyYuMLDdEeaHhKkmsSnNVzOXxQq]|'[^']*'|[^A-Za-z'])+")
+
+
+def _time_format(text: str) -> str:
+    word = text.strip()
+    if word.lower() in ("epoch_millis", "epoch_seconds", "iso8601"):
+        return word.lower()
+    if not _PATTERN.fullmatch(word) or not any(letter in word for letter in "yuHhs"):
+        raise ValueError(text)
+    return word
+
+
+def _values_by_name(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
+
+
 TEXT = Form("a text", str)
 BOOLEAN = Form("true or false", _boolean)
 COUNT = Form("a whole number, 0 or more", _whole(0))
@@ -72,6 +93,8 @@ DURATION = Form("a duration such as 30s, 5m or 1.5 hours", _duration)
 CHARACTER = Form("one character (a tab is \\t)", _character)
 QUOTE = Form("one character, or empty for no quoting", _quote)
 ENCODING = Form("the name of a text encoding such as utf-8 or latin-1", _encoding)
+TIME_FORMAT = Form("epoch_millis, epoch_seconds, iso8601, or a pattern such as yyyy-MM-dd HH:mm:ss", _time_format)
+VALUES_BY_NAME = Form("""a JSON object such as {"name": "unknown"}""", _values_by_name)
 
 
 ONE_OF = "one of "

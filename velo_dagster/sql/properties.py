@@ -23,6 +23,8 @@ from velo_dagster.sql.forms import (
     POSITIVE,
     QUOTE,
     TEXT,
+    TIME_FORMAT,
+    VALUES_BY_NAME,
     Form,
     choice,
 )
@@ -99,7 +101,7 @@ ALL: tuple[Property, ...] = (
     Property("loading.incremental.max_records", SOURCES, POSITIVE),
     Property("loading.bulk.max_duration", SOURCES, DURATION),
     Property("event.time.field", SOURCES),
-    Property("event.time.format", SOURCES),
+    Property("event.time.format", SOURCES, TIME_FORMAT),
     Property("watermark.max_out_of_orderness", SOURCES, DURATION, Decimal(0)),
     Property("late.data.strategy", SOURCES, choice("include", "drop", "reject"), "include"),
     Property("type", SOURCES),
@@ -162,7 +164,7 @@ ALL: tuple[Property, ...] = (
     Property("primary.key", ("table",)),
     Property("join.time", ("table",), choice("current", "load"), "current"),
     Property("missing.reference", ("table",), choice("wait", "fail", "skip", "null", "default"), "wait"),
-    Property("missing.reference.defaults", ("table",)),
+    Property("missing.reference.defaults", ("table",), VALUES_BY_NAME),
     Property("retention", ("table",), DURATION),
     Property("compression", ("table",), choice("snappy", "gzip", "zstd", "lz4")),
     Property(
