@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
+from velo_dagster.sql.functions import words
 from velo_dagster.sql.names import HIDDEN_PREFIX, sanitise
 from velo_dagster.sql.problems import Problem, error, nearest
 from velo_dagster.sql.relations import relation_alias
@@ -14,6 +16,7 @@ from velo_dagster.sql.statements import CreateTable, CreateTableAs, Query
 
 Columns = Mapping[str, tuple[str, ...]]
 """Known columns by table name in lower case."""
+_UNITS = words("year quarter month week day dayofyear hour minute second millisecond microsecond")
 
 
 def derive_columns(statements: Sequence[CreateTableAs | CreateTable]) -> Columns:
@@ -38,8 +41,21 @@ def _columns(statement: CreateTableAs | CreateTable, known: Columns) -> tuple[st
     if isinstance(statement, CreateTable):
         return tuple(column.name for column in statement.columns)
     select = statement.query.tree
-    if not isinstance(select, exp.Select) or statement.columns:
-        return None
+    names = _select_names(select, known) if isinstance(select, exp.Select) else None
+    if names is None or not statement.columns:
+        return names
+    return _declared([column.name for column in statement.columns], names)
+
+
+def _declared(declared: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Declared columns are found by name; if none is, they count by place, and rename. Else the load tells."""
+    given, own = {name.casefold() for name in names}, {name.casefold(): name for name in declared}
+    if own.keys() <= given:
+        return tuple(own.get(name.casefold(), name) for name in names)
+    return tuple(declared) if len(declared) == len(names) and not own.keys() & given else None
+
+
+def _select_names(select: exp.Select, known: Columns) -> tuple[str, ...] | None:
     names: list[str] = []
     for item in select.expressions:
         if item.is_star:
@@ -74,22 +90,61 @@ def _plain(relation: exp.Expr) -> bool:
 
 
 def unknown_columns(query: Query, known: Columns) -> Iterator[Problem]:
-    """Columns that a table with known columns does not have. Where it cannot be told, the load tells."""
+    """Columns that tables with known columns do not have. Where it cannot be told, the load tells."""
+    if "|>" in query.text:
+        return
     for select in query.tree.find_all(exp.Select):
-        relations = relations_of(select)
-        scope = {
-            (relation_alias(r) or "").casefold(): known[r.name.casefold()]
-            for r in relations
-            if isinstance(r, exp.Table) and _plain(r) and r.name.casefold() in known
-        }
-        if not scope or "|>" in query.text:
-            continue
-        alone = len(relations) == 1 and not select.args.get("laterals") and select.find_ancestor(exp.Select) is None
-        aliases = {item.alias.casefold() for item in select.expressions if isinstance(item, exp.Alias)}
+        visible = _Visible.of(select, known)
         for column in _own_columns(select):
-            problem = _check(query, column, scope, aliases, alone)
+            problem = _check(query, column, visible)
             if problem is not None:
                 yield problem
+
+
+@dataclass(frozen=True)
+class _Visible:
+    """What a column of a SELECT may be: by relation its columns (None: not known), and names that items have.
+
+    `whole`: nothing else is visible, so that a column which is not in it is not there.
+    """
+
+    relations: Mapping[str, Sequence[str] | None]
+    aliases: frozenset[str]
+    whole: bool
+
+    @staticmethod
+    def of(select: exp.Select, known: Columns) -> _Visible:
+        relations: dict[str, Sequence[str] | None] = {}
+        aliases: set[str] = set()
+        whole = True
+        for one in reversed([select, *_around(select)]):
+            aliases |= {item.alias.casefold() for item in one.expressions if isinstance(item, exp.Alias)}
+            whole = whole and not one.args.get("laterals")
+            for relation in relations_of(one):
+                columns = known.get(relation.name.casefold()) if _plain(relation) else None
+                whole = whole and columns is not None
+                name = relation_alias(relation) if isinstance(relation, exp.Table) else relation.alias
+                relations[(name or "").casefold()] = columns
+        return _Visible(relations, frozenset(aliases), whole and bool(relations))
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns known, each once."""
+        found = [name for columns in self.relations.values() for name in columns or ()]
+        return list({name.casefold(): name for name in found}.values())
+
+
+def _around(select: exp.Select) -> Iterator[exp.Select]:
+    """The SELECTs around it whose rows it may name; not one that reads it in FROM, or defines it in WITH."""
+    node, reads_it = select, False
+    while node.parent is not None:
+        node = node.parent
+        if isinstance(node, (exp.From, exp.Join, exp.CTE)):
+            reads_it = True
+        elif isinstance(node, exp.Select):
+            if not reads_it:
+                yield node
+            reads_it = False
 
 
 def _own_columns(select: exp.Select) -> Iterator[exp.Column]:
@@ -97,29 +152,34 @@ def _own_columns(select: exp.Select) -> Iterator[exp.Column]:
     for column in select.find_all(exp.Column):
         if column.find_ancestor(exp.Select) is not select or column.is_star:
             continue
-        lambda_ = column.find_ancestor(exp.Lambda)
-        if lambda_ is None:
+        if column.find_ancestor(exp.Lambda) is None and not _is_unit(column):
             yield column
 
 
-def _check(
-    query: Query, column: exp.Column, scope: Mapping[str, Sequence[str]], aliases: set[str], alone: bool
-) -> Problem | None:
+def _is_unit(column: exp.Column) -> bool:
+    """Whether it is the unit of a function of times: `dateadd(DAY, 1, t)`."""
+    call = column.parent
+    first = isinstance(call, exp.Func) and next(iter(call.iter_expressions()), None) is column
+    return first and len(column.parts) == 1 and column.name.lower() in _UNITS
+
+
+def _check(query: Query, column: exp.Column, visible: _Visible) -> Problem | None:
     parts = [part.name for part in column.parts]
     first = parts[0].casefold()
-    if len(parts) > 1 and first in scope:
-        columns, name = scope[first], parts[1]
-    elif alone and first not in aliases:
-        columns, name = next(iter(scope.values())), parts[0]
-        if len(parts) > 1 and name.casefold() not in {c.casefold() for c in columns}:
+    everything = visible.columns
+    if len(parts) > 1:
+        columns, at = visible.relations.get(first), 1
+        if columns is None or first in {c.casefold() for c in everything}:
             return None
+    elif visible.whole and first not in visible.aliases:
+        columns, at = everything, 0
     else:
         return None
+    name = parts[at]
     clean = sanitise(name).casefold()
     if clean in {c.casefold() for c in columns} or clean.startswith(HIDDEN_PREFIX) or _keyword(name):
         return None
-    identifier = column.parts[1] if len(parts) > 1 and first in scope else column.parts[0]
-    where = place(query, identifier.meta.get("start", query.start))
+    where = place(query, column.parts[at].meta.get("start", query.start))
     similar = nearest(name, columns)
     steps = [f"Did you mean {' or '.join(similar)}?"] if similar else []
     return error("E114", f"There is no column '{name}'.", where, *steps, f"There are {', '.join(columns)}.")
