@@ -228,20 +228,49 @@ def samples(query: Query) -> Iterator[Problem]:
 
 
 def not_in_subquery(query: Query) -> Iterator[Problem]:
+    """`x NOT IN (…)` and `NOT (x IN (…))`, unless the subquery itself shows that it holds no NULL."""
     for node in query.tree.find_all(exp.Not):
-        inner = node.this
-        if not isinstance(inner, exp.In) or inner.args.get("query") is None:
-            continue
-        if (
-            "IS NULL" in inner.args["query"].sql("spark").upper()
-            or "IS NOT NULL" in inner.args["query"].sql("spark").upper()
-        ):
+        inner = node.this.unnest()
+        subquery = inner.args.get("query") if isinstance(inner, exp.In) else None
+        if subquery is None or _holds_no_null(subquery.unnest()):
             continue
         start = _starts(inner)
         step = "Add WHERE column IS NOT NULL to the subquery, or use NOT EXISTS."
         yield warning(
             "W105", "NOT IN is never true once the subquery holds a NULL.", place(query, start or query.start), step
         )
+
+
+def _holds_no_null(subquery: exp.Expr) -> bool:
+    """Whether every item is a literal, a count, or asked to be NOT NULL by the subquery's own WHERE."""
+    if isinstance(subquery, exp.SetOperation):
+        return _holds_no_null(subquery.left.unnest()) and _holds_no_null(subquery.right.unnest())
+    if not isinstance(subquery, exp.Select):
+        return False
+    where = subquery.args.get("where")
+    asked = {part.this.this.unnest() for part in _parts(where.this) if _is_not_null(part)} if where else set()
+    items = (item.unalias().unnest() for item in subquery.expressions)
+    return all(isinstance(item, exp.Literal) or _is_count(item) or item in asked for item in items)
+
+
+def _is_count(item: exp.Expr) -> bool:
+    return isinstance(item, exp.Count) or (isinstance(item, exp.Anonymous) and item.name.lower() == "count")
+
+
+def _parts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that AND connects."""
+    condition = condition.unnest()
+    if isinstance(condition, exp.And):
+        yield from _parts(condition.left)
+        yield from _parts(condition.right)
+    else:
+        yield condition
+
+
+def _is_not_null(condition: exp.Expr) -> bool:
+    """`x IS NOT NULL`, or NOT (x IS NULL), which the tree does not tell apart."""
+    inner = condition.this if isinstance(condition, exp.Not) else None
+    return isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null)
 
 
 def like_without_start(query: Query) -> Iterator[Problem]:
