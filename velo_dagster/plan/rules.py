@@ -70,9 +70,12 @@ def table_and_query(plan: TablePlan) -> Iterator[Problem]:
 def changes_need_a_key(plan: TablePlan) -> Iterator[Problem]:
     """Changes of a database replace and remove rows: a table of its rows must know which.
 
-    Joins and aggregates are not concerned: they keep the source's rows by the database's own key, which a load sees.
+    Not concerned are `SELECT *`, which has the database's own key among its columns, and joins and aggregates, which
+    keep all of the source's rows; whether the database has a key, or gives whole old rows, is seen by the load.
     """
     if plan.statement.keys or plan.statement.stream or plan.refresh.method != "append":
+        return
+    if any(item.is_star for item in plan.statement.query.tree.expressions):
         return
     for planned in plan.inputs:
         if reads_changes(planned):

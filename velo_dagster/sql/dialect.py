@@ -7,7 +7,7 @@ expression as the user did, and any difference is a changed meaning. So the pars
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -348,8 +348,18 @@ class Velo(Spark):
         for token in tokens:
             if token.start in uris:
                 token.token_type, token.text = URI, uris[token.start]
-        for token, following in pairwise(tokens):
-            if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
-                # The function; the clause is followed by a name.
+        for at, token in enumerate(tokens):
+            if token.token_type == TokenType.WINDOW and not _begins_window_clause(tokens[at + 1 : at + 3]):
                 token.token_type = TokenType.VAR
         return tokens
+
+
+def _begins_window_clause(following: Sequence[Token]) -> bool:
+    """Whether a name follows WINDOW, as in the clause; behind the function or a column stands something else."""
+    if not following:
+        return False
+    first = following[0]
+    if first.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+        return first.text.upper() != "EMIT"
+    named = len(following) > 1 and following[1].token_type == TokenType.ALIAS
+    return named or first.text.upper() in TIME_WINDOWS

@@ -182,9 +182,21 @@ class ExpressionParser(SparkParser):
         path.meta["span"] = (start, self.end_offset())
         return path
 
-    def _wildcard_path(self) -> int:
+    def _parse_unary(self) -> exp.Expr | None:
+        """`**.name`, a path from the row itself; else what Spark has."""
+        kinds = [token.token_type for token in self._tokens[self._index : self._index + 3]]
+        if kinds != [TokenType.STAR, TokenType.STAR, TokenType.DOT]:
+            return super()._parse_unary()
+        start = self.offset()
+        self._advance(2)
+        self._advance(self._wildcard_path(wildcard=True))
+        path = VeloPath(this=self.raw(start, self.end_offset()))
+        path.meta["span"] = (start, self.end_offset())
+        return path
+
+    def _wildcard_path(self, wildcard: bool = False) -> int:
         """How many tokens from here make up a path with a wildcard before its end; 0 if there is none."""
-        index, wildcard, last = self._index, False, 0
+        index, last = self._index, 0
         while True:
             kinds = [token.token_type for token in self._tokens[index : index + 3]]
             if kinds[:3] == [TokenType.DOT, TokenType.STAR, TokenType.STAR]:
