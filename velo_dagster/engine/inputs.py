@@ -28,7 +28,6 @@ class TableInput:
     version: int
     table_id: str
     since: Mapping[str, Any] | None
-    system_columns: tuple[str, ...] = ()
 
     @staticmethod
     def at_end(name: str, table: Table, record: Record, since: Mapping[str, Any] | None) -> TableInput:

@@ -14,7 +14,6 @@ from velo_dagster.errors import Span, Terminal, Transient, VeloError
 from velo_dagster.sources.contract import BadRow
 
 Category = Literal["missing", "network", "auth", "config", "unknown"]
-CATEGORIES: tuple[Category, ...] = ("missing", "network", "auth", "config", "unknown")
 
 _WHOLE_FILE = "Put a whole file there (write it under another name, then rename it), and load again."
 WAITING_IS_NO_USE = "Waiting won't help: this stays as it is until somebody changes it."
@@ -99,13 +98,6 @@ class SourceChanged(SourceError, Transient):
 
     code = "E308"
     category = "unknown"
-
-
-class SourceLost(SourceError, Terminal):
-    """Something that was delivered before can't be delivered again."""
-
-    code = "E309"
-    category = "missing"
 
 
 class BadRows(SourceError, Terminal):

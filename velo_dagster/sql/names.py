@@ -45,10 +45,14 @@ class NameClash(Terminal, VeloError):
     code = "E140"
 
     def __init__(self, first: str, second: str, name: str, where: Span | str | None = None) -> None:
+        steps = ["Give one of them another name: SELECT … AS other_name."]
+        if first.casefold() == second.casefold():
+            steps += [
+                f"If they come from SELECT * over a join, leave one out: SELECT a.*, b.* EXCEPT ({name}).",
+                f"Or join by it: JOIN … USING ({name}).",
+            ]
         super().__init__(
-            f"The columns '{first}' and '{second}' would both be called '{name}'.",
-            where=where,
-            steps=["Give one of them another name: SELECT … AS other_name."],
+            f"The columns '{first}' and '{second}' would both be called '{name}'.", where=where, steps=steps
         )
 
 

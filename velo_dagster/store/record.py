@@ -53,7 +53,6 @@ class Record:
     rejects: Mapping[str, int] = field(default_factory=dict)
     ready: bool = True
     goal: Mapping[str, Any] | None = None
-    notes: tuple[str, ...] = ()
     version: int = -1
     table_id: str = ""
     at: int = 0
@@ -105,7 +104,8 @@ def decode(text: str, folder: Path, table: str, version: int) -> Record | None:
     if "positions_file" in content:
         content |= _read_positions(content.pop("positions_file"), folder, table, version)
     content["schema"] = tuple((name, type_) for name, type_ in content["schema"])
-    content["notes"] = tuple(content["notes"])
+    # Commits of the first days carry it; nothing was ever in it.
+    content.pop("notes", None)
     return Record(**content, version=version)
 
 
