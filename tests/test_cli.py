@@ -370,6 +370,53 @@ def test_a_query_does_not_guess_past_wrong_settings(settings: str, place: str, c
     assert out == "" and err.startswith(f"velo.yaml:{place}"), err
 
 
+def test_statements_that_are_not_run_are_named(capsys: pytest.CaptureFixture[str]):
+    """Exit 0 would let somebody believe that the rows were inserted."""
+    changes = """INSERT INTO stock VALUES (1);
+UPDATE stock SET id = 2 WHERE true;
+DELETE FROM stock WHERE true;
+UPSERT INTO stock SELECT id FROM stock s ON stock.id = s.id;
+BEGIN; INSERT INTO stock VALUES (1); COMMIT;"""
+    path = write_project(a="CREATE TABLE stock (id INT);\n" + changes)
+    assert run("validate", path) == 0
+    capsys.readouterr()
+    assert run("load", path) == 1
+    err = capsys.readouterr().err
+    kinds = ("CreateTable", "Insert", "Update", "Delete", "Upsert", "Transaction")
+    for line, kind in enumerate(kinds, 1):
+        assert f"a.sql:{line}:1: error E201 {kind} statements are not supported yet; this one was not run." in err
+
+
+@pytest.mark.parametrize(
+    ("closing", "told"),
+    [
+        ("INTO kafka://broker:9092/out", "INTO a sink"),
+        ("WITH ('retention' = '7 days')", "The property 'retention' = '7 days'"),
+        ("WITH ('join.time' = 'load')", "The property 'join.time' = 'load'"),
+        ("WITH ('join.time' = '${HOW:-load}')", "The property 'join.time' = 'load'"),
+        ("WITH ('missing.reference' = 'skip')", "The property 'missing.reference' = 'skip'"),
+        ("WITH ('extension' = 'redis')", "The property 'extension' = 'redis'"),
+    ],
+)
+def test_what_a_load_would_have_to_ignore_is_refused(closing: str, told: str, capsys: pytest.CaptureFixture[str]):
+    """Before Spark is started, and before anything is stored."""
+    path = write_project(a=f"CREATE TABLE a AS SELECT id FROM file://a.csv {closing};")
+    Path(path, "a.csv").write_text("id\n1\n")
+    assert run("load", path) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("a: failed")
+    assert f"a.sql:1:1: error E210 {told} is not supported yet, so table 'a' is not loaded." in err
+    assert "Starting Spark" not in err and not list(Path(path, ".velo", "warehouse").iterdir())
+
+
+@pytest.mark.parametrize(("place", "code"), [("s3a://bucket/x", "T504"), ("a_file/warehouse", "T505")])
+def test_a_warehouse_that_cannot_be_is_told_before_a_load(place: str, code: str, capsys: pytest.CaptureFixture[str]):
+    Path("a_file").touch()
+    assert run("load", write_project(a=GOOD), "--warehouse", place) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and f"error {code} " in err and "Starting Spark" not in err
+
+
 def test_error_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]):
     assert run("query", "SELECT * FROM nothing") == 1
     out, err = capsys.readouterr()

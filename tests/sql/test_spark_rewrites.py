@@ -191,6 +191,8 @@ def test_velo_names_of_aggregates(spark):
         ("SELECT positions.*.shares FROM t", "E204"),
         ("SELECT a.**.b FROM t", "E204"),
         ("SELECT a[*].b FROM t", "E204"),
+        ("SELECT **.b FROM t", "E204"),
+        ("SELECT *, _file FROM a JOIN b USING (id)", "E209"),
         ("SELECT 1 FROM a JOIN b ON a.x = b.x WITHIN 5m", "E202"),
         ("SELECT sum(x) OVER (ROWS WINDOW BUFFER 5 ROWS ORDER BY y) FROM t", "E203"),
         ("SELECT count(*) FROM t WINDOW TUMBLING(ts, 1h) EMIT FINAL", "E207"),
