@@ -370,6 +370,14 @@ def test_a_query_does_not_guess_past_wrong_settings(settings: str, place: str, c
     assert out == "" and err.startswith(f"velo.yaml:{place}"), err
 
 
+def test_wrong_settings_block_every_table(capsys: pytest.CaptureFixture[str]):
+    path = write_project(a=GOOD)
+    Path(path, "velo.yaml").write_text("engine: {spark.sql.session.timeZone: Asia/Tokyo}")
+    assert run("load", path) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("orders: blocked") and "velo.yaml:1:10: error E143" in err and "Starting Spark" not in err
+
+
 def test_statements_that_are_not_run_are_named(capsys: pytest.CaptureFixture[str]):
     """Exit 0 would let somebody believe that the rows were inserted."""
     changes = """INSERT INTO stock VALUES (1);

@@ -131,7 +131,7 @@ class _Reader:
             elif is_refused(key, found[key]):
                 what, step = why_refused(key)
                 self.problems.append(error("E143", what, self._span(*self._written("engine", key)), step))
-        return {key: value for key, value in found.items() if key.startswith("spark.")}
+        return {k: v for k, v in found.items() if k.startswith("spark.") and not is_refused(k, v)}
 
     def _written(self, above: str, key: str) -> tuple[str, ...]:
         """The keys that lead to a flattened one, however it was cut at its dots."""
