@@ -59,7 +59,7 @@ def test_a_kind_of_source_that_comes_later_is_told_before_a_load(tmp_path: Path,
     assert problem.code == "W115" and "secret" not in problem.render()
     assert "a load of table 'a' will end with E306" in problem.message
     point = EntryPoint("database", "somewhere:Database", "velo_dagster.sources")
-    monkeypatch.setattr("velo_dagster.plan.rules.entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr("velo_dagster.plan.inputs.entry_points", lambda group: [point] if group == point.group else [])
     assert load_project(tmp_path).problems == ()
 
 

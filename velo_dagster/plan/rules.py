@@ -49,7 +49,7 @@ def known_kinds(plan: TablePlan) -> Iterator[Problem]:
 
 def kinds_of_later(plan: TablePlan) -> Iterator[Problem]:
     """Kinds that the language knows and no source reads yet: better told now than by the first load."""
-    readable = ["file", *sorted(added_kinds())]
+    readable = ["file", *added_kinds()]
     for planned in plan.inputs:
         kind = "database" if planned.source_type in _DATABASES else planned.source_type
         if kind in {*SCHEMES.values(), *SOURCES} and kind not in readable:
