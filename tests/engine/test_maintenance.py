@@ -14,6 +14,7 @@ from tests.store.test_table import record, rows
 from velo_dagster.engine import maintenance
 from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.scale import Size
+from velo_dagster.engine.status import table_status
 from velo_dagster.store.table import Overtaken, Table, Warehouse
 
 STATEMENTS = """
@@ -155,3 +156,17 @@ def test_scaled_settings_reach_the_session(engine, play: Play):
     play.loaded()
     size = Size().with_table(Warehouse(str(play.folder / "warehouse")).table("t"))
     assert (size.files, size.bytes > 0) == (1, True)
+
+
+def test_status_tells_of_a_landing_that_somebody_changed_and_whose_it_is(play: Play, spark):
+    play.write("d.csv", "id\n1\n")
+    play.write("t.sql", "CREATE TABLE t AS SELECT id PRIMARY KEY FROM file://d.csv")
+    play.loaded()
+    landing = Warehouse(str(play.folder / "warehouse")).landing("t", 0)
+    spark.sql(f"DELETE FROM delta.`{landing.path}`")
+    status = table_status(play.project(), Warehouse(str(play.folder / "warehouse")), play.project().table("t"))
+    assert "changed at version" in status.inputs[0].health
+    assert not status.well
+    assert "--select t --full-refresh" in str(play.load()["t"].error)
+    play.loaded(full_refresh=True)
+    assert sum(play.rows("t").values()) == 1

@@ -105,8 +105,16 @@ def _rejected(warehouse: Warehouse, plan: TablePlan, record: Record | None) -> i
     """Bad rows kept aside, whether they were met on the way into the table or into one of its landings."""
     if record is None:
         return 0
-    landings = [warehouse.landing(plan.name, number).record() for number in range(len(plan.inputs))]
+    landings = (_known(warehouse.landing(plan.name, number)) for number in range(len(plan.inputs)))
     return sum(sum(one.rejects.values()) for one in (record, *landings) if one is not None)
+
+
+def _known(landing: Table) -> Record | None:
+    try:
+        return landing.record(trusting=True)
+    except VeloError:
+        # The input's own health says so.
+        return None
 
 
 def _changed(record: Record, plan: TablePlan) -> bool:

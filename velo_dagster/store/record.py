@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,15 @@ FOLDER = "_velo"
 MARK = "velo_dagster"
 
 
+def owner(name: str) -> str:
+    """The table that users know, of one of its own that they don't.
+
+    >>> owner("orders__landing_0"), owner("orders__rejected"), owner("orders")
+    ('orders', 'orders', 'orders')
+    """
+    return re.sub(r"__(landing_\d+|rejected)$", "", name)
+
+
 class UnreadablePositions(Terminal, VeloError):
     """The positions of a table cannot be read: loading on would lose or double rows, so nothing is loaded."""
 
@@ -32,7 +42,8 @@ class UnreadablePositions(Terminal, VeloError):
             f"The positions of table '{table}' at version {version} cannot be read: {why}. Nothing was loaded.",
             steps=[
                 f"If a file below {FOLDER}/ of the table was deleted or changed, put it back.",
-                f"Otherwise load the table anew: velo-dagster load PATH --select {table} --full-refresh --accept-loss",
+                "Otherwise load the table anew: "
+                f"velo-dagster load PATH --select {owner(table)} --full-refresh --accept-loss",
             ],
         )
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from velo_dagster.errors import Terminal, Transient, VeloError
 from velo_dagster.store.leftovers import SETTING as DATA_FOLDER
 from velo_dagster.store.leftovers import announced
-from velo_dagster.store.record import FOLDER, Record, UnreadablePositions, decode, encode
+from velo_dagster.store.record import FOLDER, Record, UnreadablePositions, decode, encode, owner
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -75,7 +75,7 @@ class ForeignChange(Terminal, VeloError):
         super().__init__(
             f"Table '{table}' was changed at version {version} by {operation} from outside, so it may not be what its "
             "SELECT says.",
-            steps=[f"Load it anew: velo-dagster load PATH --select {table} --full-refresh"],
+            steps=[f"Load it anew: velo-dagster load PATH --select {owner(table)} --full-refresh"],
         )
 
 
