@@ -101,8 +101,8 @@ def property_forms(plan: TablePlan) -> Iterator[Problem]:
     """Values have their property's form, and keys are known. What comes from the environment is looked at in a load."""
     sources = [i for i in plan.inputs if i.kind == "source"]
     own = _own_properties(plan.statement)
-    if sources:
-        # Other keys speak to the sources, and are looked at with theirs.
+    if sources or len(plan.inputs) < len(plan.statement.inputs):
+        # Other keys speak to the sources, and are looked at with theirs; or to an input that nothing describes.
         own = {key: value for key, value in own.items() if key in TABLE_PROPERTIES}
     groups: list[_Group] = [("table", own, None, plan.statement.span)]
     groups += [(property_kind(i.source_type), i.properties, i.name, i.span) for i in sources]

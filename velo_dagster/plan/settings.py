@@ -86,7 +86,7 @@ class _Reader:
     def _unknown(self, what: str, key: str, known: Sequence[str], path: tuple[str, ...]) -> None:
         near = nearest(key, known) or [name for name in known if name.endswith(f".{key}")]
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        message, step = f"'{key}' is not {what}, so it has no effect.{hint}", f"There are {', '.join(known)}."
+        message, step = f"'{key}' is not {what}, so it has no effect.{hint}", f"Such are {', '.join(known)}."
         self.problems.append(warning("W109", message, self._span(*path), step))
 
     def _mapping(self, key: str) -> dict[str, Any]:
