@@ -43,14 +43,12 @@ if TYPE_CHECKING:
     from velo_dagster.plan.settings import Settings
     from velo_dagster.store.table import Warehouse
 
-DEFAULT_WAREHOUSE = ".velo/warehouse"
-
 warehouse_option = click.option(
     "--warehouse",
     metavar="DIR",
     envvar="VELO_WAREHOUSE",
     help="Where tables live. Default: VELO_WAREHOUSE, else what velo.yaml says (relative to it), else "
-    f"{DEFAULT_WAREHOUSE} in the project's folder.",
+    ".velo/warehouse in the project's folder.",
 )
 select_option = click.option("--select", metavar="NAME...", multiple=True, help="Only these tables: a b, or a,b.")
 
@@ -281,6 +279,40 @@ def status(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehous
     sys.exit(1 if concerned or (project.errors and chosen is None) else 0)
 
 
+@cli.command(short_help="Run the tables' checks alone; nothing is loaded.")
+@path_argument
+@names_argument
+@select_option
+@warehouse_option
+def check(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehouse: str | None) -> None:
+    """Run the checks of every table, or of those selected: exit 1 if one with severity ERROR fails."""
+    from velo_dagster.cli_dagster import NothingToCheck, run_checks
+
+    project, chosen = _read_project(path, select, names)
+    place = _warehouse(warehouse, project.root, project.settings)
+    tables = project.tables if chosen is None else project.select(chosen)
+    if not tables:
+        raise NothingToCheck(chosen or (), [table.name for table in project.tables])
+    engine = _engine(project.settings)
+    try:
+        failed = run_checks(project, tables, place, engine)
+    finally:
+        engine.stop()
+    sys.exit(1 if failed or project.errors or _unreadable(project, chosen) else 0)
+
+
+@cli.command(short_help="Show the project in Dagster's UI.")
+@path_argument
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=3000, show_default=True)
+def dev(path: Path, host: str, port: int) -> None:
+    """Run Dagster's development server with the project as its code location: UI, sensors and runs."""
+    from velo_dagster.cli_dagster import serve
+
+    _sound_project(path)
+    serve(path, host, port)
+
+
 def _sound_project(path: Path) -> Project:
     """The project, once it has no errors; they and its warnings are shown."""
     from velo_dagster.plan.project import load_project
@@ -318,15 +350,14 @@ def _unreadable(project: Project, chosen: Sequence[str] | None) -> list[str]:
 
 
 def _warehouse(named: str | None, root: Path, settings: Settings, *, tell: bool = True) -> Warehouse:
-    """Where tables live; a project's own place counts from the project, so that it is the same from every folder."""
+    """Where tables live: as the command says, else as the project does."""
+    from velo_dagster.plan.settings import warehouse_of
     from velo_dagster.store.table import Warehouse
 
-    if named is None:
-        configured = settings.warehouse or DEFAULT_WAREHOUSE
-        named = configured if "://" in configured else str(root / configured)
+    place = named if named is not None else warehouse_of(root, settings)
     if tell:
-        say(f"warehouse: {named}")
-    return Warehouse(named)
+        say(f"warehouse: {place}")
+    return Warehouse(place)
 
 
 def _settings_at(path: Path) -> tuple[Path, Settings]:

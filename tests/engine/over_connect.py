@@ -6,14 +6,10 @@ A process has either the classic API or Connect: `python -m tests.engine.over_co
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tests.harness import Play
-from velo_dagster.engine.session import base_settings
+from velo_dagster.engine.session import ConnectEngine
 
 STATEMENTS = """
 CREATE TABLE orders AS SELECT * FROM file://d/*.csv WHERE v > 0;
@@ -28,24 +24,6 @@ QUERIES = {
     "totals": f"SELECT k, COUNT(*) AS n, SUM(v) AS s FROM {ORDERS} GROUP BY k",
     "named": f"SELECT o.k, n.name FROM {ORDERS} o JOIN read_json('{{data}}/names.jsonl') n ON o.k = n.k",
 }
-
-
-class ConnectEngine:
-    """Sessions of a server that somebody else runs."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    @contextmanager
-    def session(self) -> Iterator[SparkSession]:
-        session = SparkSession.builder.remote(self.url).create()
-        for key, value in base_settings().items():
-            session.conf.set(key, value)
-        yield session
-        session.stop()
-
-    def stop(self) -> None:
-        pass
 
 
 def check(play: Play, latest: dict[int, float]) -> None:

@@ -31,7 +31,7 @@ from velo_dagster.engine.refresh.full import full
 from velo_dagster.engine.refresh.merge import merge
 from velo_dagster.engine.refresh.rows import mapped
 from velo_dagster.engine.refresh.work import Work, Write
-from velo_dagster.engine.report import LoadReport, Outcome
+from velo_dagster.engine.report import LoadReport, Outcome, Steps
 from velo_dagster.engine.scale import size_of
 from velo_dagster.engine.session import Engine, Session
 from velo_dagster.engine.source_load import ATTEMPTS, LoadOptions, SourceLoad, SourceOutcome, what_now
@@ -111,6 +111,7 @@ class _TableLoad:
     skipped: int = 0
     ready: bool = True
     refreshed: set[int | None] = field(default_factory=set)
+    steps: Steps = field(default_factory=Steps)
 
     def run(self) -> LoadReport:
         check_supported(self.plan)
@@ -119,8 +120,10 @@ class _TableLoad:
         else:
             report = self._through_tables()
         if report.version is not None:
-            maintain(self._target(), report.load, self.session, self._note)
-        return replace(report, notes=(*report.notes, *self.notes), skipped=self.skipped)
+            with self.steps.timed("maintenance"):
+                maintain(self._target(), report.load, self.session, self._note)
+        steps = {"start": self.session.start_seconds, **self.steps.seconds}
+        return replace(report, notes=(*report.notes, *self.notes), skipped=self.skipped, steps=steps)
 
     def _reads_source_directly(self) -> bool:
         inputs = self.plan.inputs
@@ -180,6 +183,7 @@ class _TableLoad:
             declared=frozenset(column.name.lower() for column in statement.columns if landing is None),
             note=self._note,
             project=self.loader.path,
+            steps=self.steps,
         )
 
     def _report_source(self, result: SourceOutcome) -> LoadReport:
@@ -235,7 +239,8 @@ class _TableLoad:
             if record is None:
                 return None
             if result.outcome is not Outcome.UNCHANGED:
-                maintain(table, record.load, self.session, self._note)
+                with self.steps.timed("maintenance"):
+                    maintain(table, record.load, self.session, self._note)
             self.ready = self.ready and record.ready
             self.rejected += sum(record.rejects.values())
         else:
@@ -261,7 +266,8 @@ class _TableLoad:
     ) -> LoadReport:
         spark = self.session.spark
         self.session.scale(size_of([target, *(one.table for one in inputs)]).settings())
-        write = self._write(Work(self.plan, target, inputs, spark, restart))
+        with self.steps.timed("changes"):
+            write = self._write(Work(self.plan, target, inputs, spark, restart))
         new = Record(
             load=load,
             attempt=uuid.uuid4().hex,
@@ -274,7 +280,8 @@ class _TableLoad:
             ready=self.ready,
         )
         crash_point("before-commit")
-        made = target.commit(spark, new, write.run)
+        with self.steps.timed("commit"):
+            made = target.commit(spark, new, write.run)
         crash_point("after-commit")
         outcome = Outcome.BULK if record is None else Outcome.INCREMENT
         report = _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 SMALL = 2
 """Up to this many cores a machine is small."""
 
@@ -38,6 +39,22 @@ class SparkDidNotStart(Terminal, VeloError):
         super().__init__(
             "Spark did not start.\n" + "\n".join(output.strip().splitlines()[-15:]),
             steps=["Check that Java 17 or 21 is installed (java -version, JAVA_HOME).", "Check the free memory."],
+        )
+
+
+class NoDelta(Terminal, VeloError):
+    """A Spark session that can't write Delta tables."""
+
+    code = "L408"
+
+    def __init__(self, extensions: str) -> None:
+        super().__init__(
+            f"This Spark session does not know Delta: spark.sql.extensions is '{extensions}'.",
+            steps=[
+                f"Set spark.sql.extensions to {DELTA}, and spark.sql.catalog.spark_catalog to "
+                "org.apache.spark.sql.delta.catalog.DeltaCatalog.",
+                "Set spark.jars.packages to io.delta:delta-spark_4.2_2.13:4.4.0, or spark.jars to its jars.",
+            ],
         )
 
 
@@ -81,6 +98,7 @@ class EmbeddedEngine:
             raise RefusedSettings(refused)
         self._starting = starting
         self._root: SparkSession | None = None
+        self._own = True
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
@@ -94,9 +112,9 @@ class EmbeddedEngine:
         yield session
 
     def stop(self) -> None:
-        if self._root is not None:
+        if self._root is not None and self._own:
             self._root.stop()
-            self._root = None
+        self._root = None
 
     def kill(self) -> None:
         """End the JVM at once, whatever it is doing, and wait until it is gone: a commit of it would come too late."""
@@ -123,6 +141,8 @@ class EmbeddedEngine:
             self._starting()
             from pyspark.sql import SparkSession
 
+            # Another engine of this process may have started Spark: then it is that one's to stop.
+            self._own = SparkSession.getActiveSession() is None
             builder = SparkSession.builder.appName("velo-dagster")
             for key, value in (static_settings() | base_settings() | self._settings).items():
                 builder = builder.config(key, value)
@@ -133,6 +153,62 @@ class EmbeddedEngine:
                 except Exception as error:
                     raise SparkDidNotStart(log.read_text(errors="replace")) from error
         return self._root
+
+
+class SparkWanted(Exception):
+    """Somebody asked for Spark where it must not be started."""
+
+
+class NoEngine:
+    """For looks that must be quick: whoever needs Spark is told that there is none."""
+
+    def session(self) -> AbstractContextManager[SparkSession]:
+        raise SparkWanted
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
+
+
+class BorrowedEngine:
+    """A session that somebody else made and will stop, such as that of a dagster-pyspark resource."""
+
+    def __init__(self, root: SparkSession) -> None:
+        self._root = root
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        extensions = self._root.conf.get("spark.sql.extensions", "") or ""
+        if DELTA not in extensions:
+            raise NoDelta(extensions)
+        session = self._root.newSession()
+        for key, value in base_settings().items():
+            session.conf.set(key, value)
+        yield session
+
+    def stop(self) -> None:
+        """It is not ours to stop."""
+
+
+class ConnectEngine:
+    """Sessions of a Spark Connect server that somebody else runs."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.builder.remote(self._url).create()
+        for key, value in base_settings().items():
+            session.conf.set(key, value)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+    def stop(self) -> None:
+        """Each session has ended by itself."""
 
 
 @contextmanager
@@ -187,7 +263,7 @@ def static_settings() -> dict[str, str]:
         "spark.sql.warehouse.dir": tempfile.gettempdir(),
         "spark.ui.showConsoleProgress": "false",
         "spark.jars": ",".join(str(jar) for jar in delta_jars()),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.extensions": DELTA,
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "in-memory",
     }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from velo_dagster.crash import crash_point
 from velo_dagster.engine.errors import WouldLose
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED
-from velo_dagster.engine.report import Outcome
+from velo_dagster.engine.report import Outcome, Steps
 from velo_dagster.engine.scale import size_of
 from velo_dagster.engine.session import Session
 from velo_dagster.engine.source_write import Batch, Mapped
@@ -68,6 +68,7 @@ class SourceLoad:
     """Columns that the statement declares; if the source has none of these names, it has them by place."""
     note: Callable[[str], None] = lambda message: None
     project: str = "."
+    steps: Steps = field(default_factory=Steps)
 
     def run(self, session: Session, options: LoadOptions) -> SourceOutcome:
         """Load what is new. A bulk load bounded in time is cut into slices, each a load, until its time is up."""
@@ -138,8 +139,9 @@ class _Attempt:
         record = self._start()
         bulk = record is None or self.since is None or not record.ready
         bound = self.job.bound(self.options, bulk=bulk)
-        until = self.job.source.end(self.since, bound)
-        goal = self._goal(record, bound)
+        with self.job.steps.timed("end"):
+            until = self.job.source.end(self.since, bound)
+            goal = self._goal(record, bound)
         crash_point("after-end")
         scan = self.job.source.scan(self.since, until)
         if record is not None and self._nothing_new(record, scan, until):
@@ -216,7 +218,8 @@ class _Attempt:
         self, record: Record | None, scan: Scan, until: Position, goal: Position | None
     ) -> SourceOutcome:
         known: Schema = _schema(record) if record is not None and self.since is not None else ()
-        self.schema, proven = self.job.source.schema(scan, known), False
+        with self.job.steps.timed("schema"):
+            self.schema, proven = self.job.source.schema(scan, known), False
         if not self.schema and not scan.empty:
             # There is something, and no record in the sample: only a look at all of it tells whether all are bad.
             self.schema, proven = self._surveyed(scan, known), True
@@ -250,7 +253,9 @@ class _Attempt:
 
     def _surveyed(self, scan: Scan, known: Schema) -> Schema:
         """The least types that hold all of the scan, or the bad rows that forbid it."""
-        survey = self.job.source.survey(self.session.spark, scan, known)
+        spark = self.session.spark
+        with self.job.steps.timed("survey"):
+            survey = self.job.source.survey(spark, scan, known)
         if survey.bad_count and not self.job.source.marks_bad_rows:
             raise BadRows(self.job.source.label, survey.bad_rows, survey.bad_count)
         return survey.schema
@@ -282,7 +287,8 @@ class _Attempt:
             goal=None if ready else goal,
         )
         crash_point(f"before-{self.job.commit_point}")
-        made = target.commit(self.session.spark, new, lambda: batch.write(rows, target, method, anew=anew))
+        with self.job.steps.timed("commit" if self.job.commit_point == "commit" else "landing"):
+            made = target.commit(self.session.spark, new, lambda: batch.write(rows, target, method, anew=anew))
         crash_point(f"after-{self.job.commit_point}")
         self.job.source.verify(scan, until)
         self.job.source.acknowledge(until)

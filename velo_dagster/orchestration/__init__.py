@@ -1,0 +1,1 @@
+"""The project as a Dagster code location. The only room that imports dagster."""

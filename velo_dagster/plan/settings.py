@@ -17,6 +17,7 @@ from velo_dagster.sql.problems import Problem, error, nearest, warning
 from velo_dagster.sql.variables import resolve
 
 FILE = "velo.yaml"
+DEFAULT_WAREHOUSE = ".velo/warehouse"
 _KEYS = ("warehouse", "engine", "sources", "defaults")
 _ENGINE = ("spark.driver.memory", "spark.master", "spark.local.dir", "spark.sql.shuffle.partitions")
 """Engine settings that users look for, to name the nearest one."""
@@ -37,6 +38,16 @@ class Settings:
         warehouse = self.warehouse and resolve("warehouse", self.warehouse, environ, self.places.get("warehouse"))
         engine = {key: resolve(key, value, environ, self.places.get("engine")) for key, value in self.engine.items()}
         return replace(self, warehouse=warehouse, engine=engine)
+
+
+def warehouse_of(root: Path, settings: Settings) -> str:
+    """Where the project's tables live; counted from the project, so that it is the same from every folder.
+
+    >>> warehouse_of(Path("shop"), Settings()), warehouse_of(Path("shop"), Settings("s3a://lake/shop"))
+    ('shop/.velo/warehouse', 's3a://lake/shop')
+    """
+    configured = settings.warehouse or DEFAULT_WAREHOUSE
+    return configured if "://" in configured else str(root / configured)
 
 
 def read_settings(root: Path) -> tuple[Settings, tuple[Problem, ...]]:

@@ -1,0 +1,127 @@
+"""Checks as Dagster's: each table's in one op that runs any of them, each source's readiness in another."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of ops as objects.
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    multi_asset_check,
+)
+
+from velo_dagster.engine.checks import Check, Finding, Standing, checks_of, run_check
+from velo_dagster.orchestration.probes import Look, look_at
+from velo_dagster.orchestration.resources import SPARK, engine_of
+from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs
+from velo_dagster.orchestration.translator import plain
+
+READY = "ready"
+
+
+def table_checks(specs: ProjectSpecs, table: TableSpecs) -> AssetChecksDefinition:
+    """The checks of one table. Blocking ones keep what reads it from being loaded, in a run and by automation."""
+
+    @multi_asset_check(
+        name=f"{table.op_name}__checks",
+        specs=[_spec(table, check) for check in checks_of(table.plan)],
+        can_subset=True,
+        required_resource_keys={SPARK},
+    )
+    def checks(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
+        names = [key.name for key in context.op_execution_context.selected_asset_check_keys]
+        for check, finding in evaluate(context, specs, table, names):
+            yield _result(table, check, finding)
+
+    return checks
+
+
+def evaluate(
+    context: AssetCheckExecutionContext | AssetExecutionContext,
+    specs: ProjectSpecs,
+    table: TableSpecs,
+    names: Iterable[str] | None = None,
+) -> Iterator[tuple[Check, Finding]]:
+    """What checks of a table find as it stands: the named ones, or all."""
+    engine = engine_of(
+        getattr(context.resources, SPARK),
+        dict(specs.project.settings.engine),
+        lambda: context.log.info("Starting Spark."),
+    )
+    standing = Standing(specs.project, specs.warehouse, table.plan, engine)
+    wanted = None if names is None else set(names)
+    for check in checks_of(table.plan):
+        if wanted is None or check.name in wanted:
+            yield check, run_check(check, standing)
+
+
+def evaluation(table: TableSpecs, check: Check, finding: Finding) -> AssetCheckEvaluation:
+    """The same as an event, for an op that is not the check's own."""
+    return AssetCheckEvaluation(
+        asset_key=table.key,
+        check_name=check.name,
+        passed=finding.passed,
+        severity=AssetCheckSeverity[check.severity],
+        description=finding.message,
+        metadata=_seen(finding),
+        blocking=check.blocking,
+    )
+
+
+def _result(table: TableSpecs, check: Check, finding: Finding) -> AssetCheckResult:
+    return AssetCheckResult(
+        passed=finding.passed,
+        asset_key=table.key,
+        check_name=check.name,
+        severity=AssetCheckSeverity[check.severity],
+        description=finding.message,
+        metadata=_seen(finding),
+    )
+
+
+def _seen(finding: Finding) -> dict[str, Any]:
+    return {f"velo/{name}": value for name, value in finding.seen.items()}
+
+
+def _spec(table: TableSpecs, check: Check) -> AssetCheckSpec:
+    return AssetCheckSpec(check.name, asset=table.key, description=check.description, blocking=check.blocking)
+
+
+def source_checks(specs: ProjectSpecs, source: SourceSpecs) -> AssetChecksDefinition:
+    """Whether the source is there. Tables that also read tables are loaded by automation only once it is."""
+
+    @multi_asset_check(
+        name=f"{plain('__'.join(source.key.path))}__{READY}",
+        specs=[AssetCheckSpec(READY, asset=source.key, description="It is there and may be read.", blocking=True)],
+    )
+    def ready(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
+        look = look_at(specs, [source])[source.key]
+        yield AssetCheckResult(
+            passed=look.ready,
+            asset_key=source.key,
+            check_name=READY,
+            severity=AssetCheckSeverity.ERROR,
+            description=look.message,
+            metadata={"velo/category": look.category or READY},
+        )
+
+    return ready
+
+
+def ready_evaluation(source: SourceSpecs, look: Look) -> AssetCheckEvaluation:
+    """What the sensor saw, as the check's own event."""
+    return AssetCheckEvaluation(
+        asset_key=source.key,
+        check_name=READY,
+        passed=look.ready,
+        severity=AssetCheckSeverity.ERROR,
+        description=look.message,
+        metadata={"velo/category": look.category or READY},
+        blocking=True,
+    )

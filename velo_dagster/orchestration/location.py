@@ -1,0 +1,9 @@
+"""The code location that `velo-dagster dev PATH` serves: the project that VELO_PROJECT names."""
+
+from __future__ import annotations
+
+import os
+
+from velo_dagster.orchestration.definitions import build_velo_definitions
+
+defs = build_velo_definitions(os.environ["VELO_PROJECT"])
