@@ -305,12 +305,15 @@ def check(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehouse
 @path_argument
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=3000, show_default=True)
-def dev(path: Path, host: str, port: int) -> None:
+@click.option("--every", metavar="SECONDS", default=10, show_default=True, help="How often sensors look.")
+@warehouse_option
+def dev(path: Path, host: str, port: int, every: int, warehouse: str | None) -> None:
     """Run Dagster's development server with the project as its code location: UI, sensors and runs."""
     from velo_dagster.cli_dagster import serve
 
-    _sound_project(path)
-    serve(path, host, port)
+    project = _sound_project(path)
+    _warehouse(warehouse, project.root, project.settings)
+    serve(path, host, port, every, warehouse)
 
 
 def _sound_project(path: Path) -> Project:

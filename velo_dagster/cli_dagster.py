@@ -71,7 +71,7 @@ def run_checks(project: Project, tables: Sequence[TablePlan], warehouse: Warehou
     return failed
 
 
-def serve(path: Path, host: str, port: int) -> None:
+def serve(path: Path, host: str, port: int, every: int, warehouse: str | None) -> None:
     """Become Dagster's own development server over the project; returns only if it can't."""
     if find_spec("dagster_webserver") is None:
         raise NoWebserver
@@ -80,7 +80,16 @@ def serve(path: Path, host: str, port: int) -> None:
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
         (home / "dagster.yaml").write_text(INSTANCE)
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "VELO_PROJECT": str(path.absolute())}
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        "VELO_PROJECT": str(path.absolute()),
+        "VELO_SENSOR_SECONDS": str(every),
+    }
+    if warehouse is not None:
+        environment["VELO_WAREHOUSE"] = warehouse if "://" in warehouse else str(Path(warehouse).absolute())
+    # Dagster says that its command has a successor, which does the same.
+    environment.setdefault("PYTHONWARNINGS", "ignore:Function `dev_command` is superseded")
     say(f"Dagster's UI: http://{host}:{port} (its own files: {home}). Ctrl-C ends it.")
     module = "velo_dagster.orchestration.location"
     command = [sys.executable, "-m", "dagster", "dev", "-m", module, "-h", host, "-p", str(port)]

@@ -43,6 +43,7 @@ class SqlCheck:
     query: Query
     severity: Severity
     blocking: bool
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -181,4 +182,4 @@ def _check(match: re.Match[str], before: Sequence[SqlCheck], span: Span) -> SqlC
         raise _Wrong(error("E133", message, span, *failure.problem.steps, step)) from None
     if any(one.uri for one in query.inputs):
         raise _Wrong(error("E133", f"The check '{name}' reads a source.", span, "Checks read tables of the project."))
-    return SqlCheck(name, query, "WARN" if "warn" in words else "ERROR", "blocking" in words)
+    return SqlCheck(name, query, "WARN" if "warn" in words else "ERROR", "blocking" in words, span)

@@ -11,7 +11,6 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, build_scope
 
 from velo_dagster.sql.names import sanitise
-from velo_dagster.sql.relations import relation_alias
 from velo_dagster.sql.statements import CreateTableAs
 
 Origin = tuple[str, str]
@@ -21,7 +20,11 @@ Columns = Mapping[str, Sequence[str]]
 
 def column_lineage(statement: CreateTableAs, inputs: Columns, names: Sequence[str]) -> dict[str, list[Origin]]:
     """By column of the table (`names`, in its order) the columns of `inputs` that its values are made of."""
-    scope = build_scope(statement.query.tree.copy())
+    tree = statement.query.tree.copy()
+    for table in tree.find_all(exp.Table):
+        if "uri" in table.meta:
+            table.set("this", exp.to_identifier(table.meta["input"]))
+    scope = build_scope(tree)
     if scope is None:
         return {}
     outputs = _outputs(scope, {name.casefold(): (name, list(columns)) for name, columns in inputs.items()})
@@ -69,7 +72,7 @@ def _relations(scope: Scope, known: Known) -> dict[str, list[Output]]:
             found[alias.casefold()] = _outputs(source, known)
         elif isinstance(source, exp.Table):
             name, columns = known.get(source.name.casefold(), (source.name, []))
-            found[(relation_alias(source) or alias).casefold()] = [(column, [(name, column)]) for column in columns]
+            found[alias.casefold()] = [(column, [(name, column)]) for column in columns]
     return found
 
 

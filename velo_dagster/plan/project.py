@@ -213,6 +213,7 @@ def _plan(
             annotations, wrong = read_annotations(statement)
             found += wrong
             tables.append(TablePlan(statement.name, statement, inputs, refresh, fingerprint, annotations))
+            found += rules.checks_read_tables(tables[-1], list(known.values()))
     for statement in statements:
         found += validate_statement(statement)
         if isinstance(statement, CreateTable):

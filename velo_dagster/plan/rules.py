@@ -215,3 +215,15 @@ def join_of_streams(plan: TablePlan, plans: Mapping[str, TablePlan]) -> Iterator
                 message = "Two streams are joined without a bound in time: all of both is kept."
                 yield warning("W102", message, where, "Add WITHIN 5m after the ON condition, or a WINDOW.")
             before = before or is_stream
+
+
+def checks_read_tables(plan: TablePlan, names: Sequence[str]) -> Iterator[Problem]:
+    """A check reads tables of the project, or the rejected rows of one."""
+    known = {name.casefold() for name in names}
+    for check in plan.annotations.checks:
+        for ref in check.query.inputs:
+            if ref.name.casefold().removesuffix("__rejected") not in known:
+                near = nearest(ref.name, names)
+                hint = [f"Did you mean {' or '.join(near)}?"] if near else []
+                message = f"There is no table '{ref.name}', which the check '{check.name}' reads."
+                yield error("E113", message, check.span, *hint, f"Tables are {', '.join(sorted(names))}.")
