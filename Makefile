@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: help setup test lint format demo fuzz bench clean
+.PHONY: help setup test lint format demo dev fuzz bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,9 @@ format: setup ## put the code into the project's style
 
 demo: setup ## the project in definitions/: bulk load, increments, a join, a file that turns up late
 	@$(BIN)/python definitions/demo.py
+
+dev: setup ## the same project in Dagster's UI, at http://127.0.0.1:3000
+	@$(BIN)/velo-dagster dev definitions/sql
 
 fuzz: setup ## random histories against a full reload, longer than in the tests; prints its seeds
 	@$(BIN)/python -m pytest -q -m fuzz $(PYTEST_ARGS)
