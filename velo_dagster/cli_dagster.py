@@ -63,9 +63,10 @@ def run_checks(project: Project, tables: Sequence[TablePlan], warehouse: Warehou
         for check in checks_of(table):
             finding = run_check(check, standing)
             run += 1
-            failed += not finding.passed and check.severity == "ERROR"
-            warned += not finding.passed and check.severity == "WARN"
-            word = "passed" if finding.passed else f"failed ({check.severity})"
+            severity = finding.severity(check)
+            failed += not finding.passed and severity == "ERROR"
+            warned += not finding.passed and severity == "WARN"
+            word = "passed" if finding.passed else f"failed ({severity})"
             show(f"{table.name}.{check.name}: {word}: {finding.message}")
     say(f"{count(run, 'check')}: {failed} failed, {count(warned, 'warning')}")
     return failed

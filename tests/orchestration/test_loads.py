@@ -196,7 +196,7 @@ def test_an_increment_is_a_partition_and_its_receipt(location: Location):
     assert "Nothing is new" in str(location.tick("orders__increments").skip_reason)
     location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7\n")
     asked = location.tick("orders__increments")
-    (request,) = asked.run_requests or ()
+    (request,) = list(asked.run_requests or ())
     assert (request.partition_key, request.run_key) == ("2", "orders/2/1")
     for change in asked.dynamic_partitions_requests or ():
         location.instance.add_dynamic_partitions(change.partitions_def_name, list(change.partition_keys))
@@ -210,7 +210,7 @@ def test_an_increment_is_a_partition_and_its_receipt(location: Location):
 def test_a_failed_increment_alone_is_loaded_again_and_its_table_is_told(location: Location):
     location.load("orders")
     location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7,8\n")
-    (change,) = location.tick("orders__increments").dynamic_partitions_requests or ()
+    (change,) = list(location.tick("orders__increments").dynamic_partitions_requests or ())
     location.instance.add_dynamic_partitions(change.partitions_def_name, ["2"])
     failed = location.load("orders", "orders/increments", partition="2")
     assert not failed.success
@@ -237,7 +237,7 @@ def test_an_increment_that_is_not_the_next_is_refused(location: Location):
 def test_what_failed_is_asked_for_again_only_when_something_changed(location: Location):
     location.load("orders")
     location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7,8\n")
-    (request,) = location.tick("orders__increments").run_requests or ()
+    (request,) = list(location.tick("orders__increments").run_requests or ())
     run = location.instance.create_run_for_job(
         location.definitions.resolve_implicit_global_asset_job_def(),
         tags=dict(request.tags),
@@ -249,7 +249,7 @@ def test_what_failed_is_asked_for_again_only_when_something_changed(location: Lo
     waiting = location.tick("orders__increments")
     assert "it is tried again when its source changes" in str(waiting.skip_reason)
     location.play.append("data/orders-2.csv", "4,1,7\n")
-    (request,) = location.tick("orders__increments").run_requests or ()
+    (request,) = list(location.tick("orders__increments").run_requests or ())
     assert request.run_key == "orders/2/2"
 
 

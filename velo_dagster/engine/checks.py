@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from velo_dagster.engine.load import Loader
 from velo_dagster.engine.query import understand
-from velo_dagster.engine.session import Engine
+from velo_dagster.engine.session import Engine, Session
 from velo_dagster.engine.status import OK, TableStatus, table_status
+from velo_dagster.engine.verify import CannotTell, compare_with_reload
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.annotations import SqlCheck
 from velo_dagster.plan.project import Project, TablePlan
@@ -31,6 +33,7 @@ KEY_UNIQUE = "key_unique"
 ROWS_AS_LOADED = "rows_as_loaded"
 NOTHING_REJECTED = "nothing_rejected"
 FRESH = "fresh"
+EQUALS_RELOAD = "equals_full_reload"
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found, in a sentence; `seen` holds its figures."""
+    """What a check found, in a sentence; `seen` holds its figures.
+
+    `told`: whether it could be found out; if not, it has not passed, but is no error either.
+    """
 
     passed: bool
     message: str
     seen: Mapping[str, Any] = field(default_factory=dict)
+    told: bool = True
+
+    def severity(self, check: Check) -> Severity:
+        return check.severity if self.told else "WARN"
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,9 @@ def checks_of(plan: TablePlan) -> tuple[Check, ...]:
     if plan.annotations.freshness is not None:
         text = f"No row has waited for more than {plan.annotations.freshness:g} s to be loaded."
         found.append(Check(FRESH, text, "WARN", False, _fresh))
+    if plan.annotations.verify is not None:
+        text = "The table holds what one full load of all that was delivered gives."
+        found.append(Check(EQUALS_RELOAD, text, "ERROR", False, _equals_reload))
     return (*found, *(_from_sql(check) for check in plan.annotations.checks))
 
 
@@ -169,6 +182,20 @@ def _fresh(standing: Standing) -> Finding:
     if waiting and age > allowed:
         return Finding(False, f"Waiting for {age:.0f} s: {', '.join(waiting)}.", seen)
     return Finding(True, "Nothing has waited too long." if waiting else "Nothing waits.", seen)
+
+
+def _equals_reload(standing: Standing) -> Finding:
+    asked = standing.plan.annotations.verify
+    loader = Loader(standing.project, standing.warehouse, standing.engine)
+    with Session(standing.engine, {}) as session:
+        try:
+            found = compare_with_reload(loader, standing.plan, session, asked if isinstance(asked, int) else None)
+        except CannotTell as reason:
+            return Finding(False, f"Cannot tell: {reason}.", told=False)
+    seen = {"rows": found.rows, "too many": found.extra, "missing": found.missing, "examples": list(found.examples)}
+    if found.equal:
+        return Finding(True, f"{found.rows} rows, as a full reload gives them.", seen)
+    return Finding(False, f"{found.extra} rows too many, {found.missing} missing: {'; '.join(found.examples)}", seen)
 
 
 def _from_sql(check: SqlCheck) -> Check:

@@ -86,7 +86,7 @@ class Loader:
             if plan.name in self.project.blocked:
                 raise WrongStatement(plan.name, self.project.blocked[plan.name], plan.statement.span, self.path)
             with Session(self.engine, writing(plan)) as session:
-                report = _TableLoad(self, plan, session, options, sources).run()
+                report = TableLoad(self, plan, session, options, sources).run()
                 waited = session.start_seconds
         except VeloError as error:
             outcome = Outcome.BLOCKED if isinstance(error, Transient | WrongStatement) else Outcome.FAILED
@@ -99,7 +99,9 @@ class Loader:
 
 
 @dataclass
-class _TableLoad:
+class TableLoad:
+    """One load of one table: the steps share what was found out so far."""
+
     loader: Loader
     plan: TablePlan
     session: Session
@@ -133,7 +135,7 @@ class _TableLoad:
         # A landing that was refreshed in full is what was asked for, also if its table has to start again.
         full = self.options.full_refresh and landing not in self.refreshed
         with told_at(planned.span):
-            result = self._source_load(target, planned, landing).run(
+            result = self.source_load(target, planned, landing).run(
                 self.session, replace(self.options, full_refresh=full)
             )
         self.refreshed.add(landing)
@@ -154,7 +156,7 @@ class _TableLoad:
         for note in result.notes:
             self._note(note)
 
-    def _source_load(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceLoad:
+    def source_load(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceLoad:
         """The load of one source, into the table itself or into a landing of it."""
         statement = self.plan.statement
         ordered = follows_column_order(statement.query)
@@ -267,7 +269,7 @@ class _TableLoad:
         spark = self.session.spark
         self.session.scale(size_of([target, *(one.table for one in inputs)]).settings())
         with self.steps.timed("changes"):
-            write = self._write(Work(self.plan, target, inputs, spark, restart))
+            write = self.write(Work(self.plan, target, inputs, spark, restart))
         new = Record(
             load=load,
             attempt=uuid.uuid4().hex,
@@ -287,7 +289,7 @@ class _TableLoad:
         report = _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))
         return replace(report, rejected=self.rejected)
 
-    def _write(self, work: Work) -> Write:
+    def write(self, work: Work) -> Write:
         method = self.plan.refresh.method
         if method == "append":
             return append(work)

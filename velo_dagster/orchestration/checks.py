@@ -67,7 +67,7 @@ def evaluation(table: TableSpecs, check: Check, finding: Finding) -> AssetCheckE
         asset_key=table.key,
         check_name=check.name,
         passed=finding.passed,
-        severity=AssetCheckSeverity[check.severity],
+        severity=AssetCheckSeverity[finding.severity(check)],
         description=finding.message,
         metadata=_seen(finding),
         blocking=check.blocking,
@@ -79,7 +79,7 @@ def _result(table: TableSpecs, check: Check, finding: Finding) -> AssetCheckResu
         passed=finding.passed,
         asset_key=table.key,
         check_name=check.name,
-        severity=AssetCheckSeverity[check.severity],
+        severity=AssetCheckSeverity[finding.severity(check)],
         description=finding.message,
         metadata=_seen(finding),
     )

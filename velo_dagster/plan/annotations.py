@@ -25,7 +25,7 @@ from velo_dagster.sql.statements import CreateTableAs, Query
 
 Severity = Literal["WARN", "ERROR"]
 AUTOMATIONS = ("eager", "off")
-KEYS = ("group", "owners", "tags", "kinds", "description", "freshness", "automation")
+KEYS = ("group", "owners", "tags", "kinds", "description", "freshness", "automation", "verify")
 
 _DAGSTER = re.compile(r"dagster:\s*(.*)", re.IGNORECASE)
 _SILENCED = re.compile(r"velo:\s*allow\s*=", re.IGNORECASE)
@@ -51,6 +51,7 @@ class Annotations:
     """What a user tells Dagster about a table; None or empty where he said nothing.
 
     `freshness`: for how many seconds rows may wait in a source. `automation`: `eager`, `off`, or a cron schedule.
+    `verify`: compare the table with a full reload when checks run: all of it, or so many of its keys.
     """
 
     group: str | None = None
@@ -60,6 +61,7 @@ class Annotations:
     description: str = ""
     freshness: float | None = None
     automation: str | None = None
+    verify: Literal["all"] | int | None = None
     checks: tuple[SqlCheck, ...] = ()
 
 
@@ -149,6 +151,10 @@ def _set(found: Annotations, key: str, value: str, span: Span) -> Annotations:
         if value.lower() not in AUTOMATIONS and not _CRON.fullmatch(value):
             raise _Wrong(_form(key, value, f"{' or '.join(AUTOMATIONS)}, or a cron schedule in quotes", span))
         return replace(found, automation=value.lower() if value.lower() in AUTOMATIONS else value)
+    if key == "verify":
+        if value.lower() != "all" and not (value.isdigit() and int(value)):
+            raise _Wrong(_form(key, value, "all, or a number of keys", span))
+        return replace(found, verify=int(value) if value.isdigit() else "all")
     return replace(found, description=value)
 
 

@@ -1,0 +1,136 @@
+"""Checks of tables as they stand. One that can't fail is worse than none: each is seen failing here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import Play
+from velo_dagster.engine.checks import Finding, Standing, checks_of, run_check
+from velo_dagster.store.table import Warehouse
+
+SQL = """
+-- dagster: freshness=1s verify=all
+-- check positive: SELECT id FROM orders WHERE v < 0
+CREATE TABLE orders AS SELECT * FROM file://d/*.csv WITH ('failure_strategy' = 'SendToDLQ');
+-- dagster: verify=1
+CREATE TABLE latest AS SELECT id PRIMARY KEY, v FROM file://d/*.csv;
+-- dagster: verify=all
+CREATE TABLE totals AS SELECT id, SUM(v) AS v, map('a', COUNT(*)) AS m, AVG(CAST(v AS DOUBLE)) AS a FROM orders
+GROUP BY id;
+"""
+
+
+@pytest.fixture
+def shop(play: Play) -> Play:
+    play.write("t.sql", SQL)
+    play.write("d/1.csv", "id,v\n1,10\n2,20\n1,30\n")
+    play.loaded()
+    return play
+
+
+def found(play: Play, table: str) -> dict[str, Finding]:
+    project = play.project()
+    plan = project.table(table)
+    standing = Standing(project, Warehouse(str(play.folder / "warehouse")), plan, play.engine)
+    return {check.name: run_check(check, standing) for check in checks_of(plan)}
+
+
+def failed(play: Play, table: str) -> set[str]:
+    return {name for name, finding in found(play, table).items() if not finding.passed}
+
+
+def test_all_is_well_after_a_load(shop: Play):
+    for table in ("orders", "latest", "totals"):
+        assert not failed(shop, table), found(shop, table)
+    assert set(found(shop, "latest")) == {
+        "key_unique",
+        "rows_as_loaded",
+        "nothing_rejected",
+        "source_ready",
+        "equals_full_reload",
+    }
+    shop.append("d/1.csv", "3,-5\n2,1\n")
+    shop.loaded()
+    assert failed(shop, "orders") == {"positive"}
+    assert not failed(shop, "totals") | failed(shop, "latest")
+    assert not list((shop.folder / "warehouse").glob("_velo_check_*"))
+
+
+def test_a_table_that_was_never_loaded_passes_nothing(play: Play):
+    play.write("t.sql", SQL)
+    findings = found(play, "orders")
+    assert not any(finding.passed for finding in findings.values())
+    assert "never loaded" in findings["rows_as_loaded"].message
+
+
+def test_what_arrives_later_does_not_count_as_missing(shop: Play):
+    """The comparison is with what was delivered, never with the source's present end."""
+    shop.append("d/1.csv", "9,9\n")
+    shop.write("d/2.csv", "id,v\n8,8\n")
+    assert found(shop, "orders")["equals_full_reload"].passed
+    assert found(shop, "latest")["equals_full_reload"].passed
+    assert "fresh" not in failed(shop, "totals")
+
+
+def test_rows_that_somebody_took_away_are_found(shop: Play, spark):
+    """Behind the log's back: Delta itself would tell of a DELETE."""
+    spark.sql(f"DELETE FROM delta.`{shop.folder / 'warehouse/totals'}` WHERE id = 1")
+    assert {"rows_as_loaded", "equals_full_reload"} <= failed(shop, "totals")
+    assert "changed at version" in found(shop, "totals")["rows_as_loaded"].message
+
+
+def test_a_landing_and_a_table_that_disagree_are_found(shop: Play, monkeypatch: pytest.MonkeyPatch):
+    from velo_dagster.engine import verify
+
+    made = verify._compare
+
+    def tampered(held, reloaded, keys, sample):
+        return made(held.where("id <> 1"), reloaded, keys, None)
+
+    monkeypatch.setattr(verify, "_compare", tampered)
+    finding = found(shop, "latest")["equals_full_reload"]
+    assert not finding.passed and finding.told
+    assert "0 rows too many, 1 missing" in finding.message
+
+
+def test_history_that_nobody_has_any_more_is_not_called_equal(shop: Play):
+    shop.write("d/2.csv", "id,v\n8,8\n")
+    shop.loaded()
+    (shop.folder / "d/2.csv").unlink()
+    finding = found(shop, "orders")["equals_full_reload"]
+    assert (finding.passed, finding.told) == (False, False)
+    assert "Cannot tell: file://d/*.csv no longer has 2.csv" in finding.message
+    assert found(shop, "latest")["equals_full_reload"].passed, "its landing has the history"
+
+
+def test_rejected_rows_late_rows_and_missing_sources(shop: Play):
+    shop.write("d/2.csv", "id,v\n1,2,3\n")
+    shop.loaded("orders")
+    assert failed(shop, "orders") == {"nothing_rejected"}
+    shop.write("d/3.csv", "id,v\n1,2\n")
+    from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+    late = Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.2), retry=retry_if_result(lambda seen: not seen))
+    assert late(lambda: "fresh" in failed_quickly(shop))
+
+
+def failed_quickly(play: Play) -> set[str]:
+    project = play.project()
+    plan = project.table("orders")
+    standing = Standing(project, Warehouse(str(play.folder / "warehouse")), plan, play.engine)
+    return {check.name for check in checks_of(plan) if check.name == "fresh" and not run_check(check, standing).passed}
+
+
+def test_the_command_refuses_a_selection_without_checks_and_ends_with_1_on_an_error(shop: Play):
+    done = shop.command("check", "--warehouse", "warehouse", "--select", "latest")
+    assert done.returncode == 0, done.stderr
+    assert "latest.key_unique: passed" in done.stdout
+    assert "5 checks: 0 failed, 0 warnings" in done.stderr
+    shop.append("d/1.csv", "3,-5\n")
+    shop.loaded()
+    done = shop.command("check", "--warehouse", "warehouse", "--select", "orders")
+    assert done.returncode == 1
+    assert "orders.positive: failed (ERROR): 1 row, such as {'id': 3}." in done.stdout
+    done = shop.command("check", "--warehouse", "warehouse", "--select", "nothing")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "E113" in done.stderr
