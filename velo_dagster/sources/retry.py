@@ -111,50 +111,62 @@ def call(
 
     `only`: the errors to try again after, instead of all that may pass; in the end they come as they are.
     """
-    metrics = metrics if metrics is not None else RetryMetrics()
     clock = clock or Clock()
-    started = clock.monotonic()
-    deadline = started + float(policy.timeout)
-
-    def counted() -> T:
-        metrics.attempts += 1
-        try:
-            result = attempt()
-        except SourceError as error:
-            metrics.categories[error.category] += 1
-            raise
-        metrics.successes += 1
-        return result
-
-    def wait(state: tenacity.RetryCallState) -> float:
-        # The last wait is shortened to the deadline, so that there is always one try at its very end.
-        left = max(deadline - clock.monotonic(), 0.0)
-        return min(float(policy.delay(state.attempt_number - 1)), left)
-
-    def told(state: tenacity.RetryCallState) -> None:
-        metrics.retries += 1
-        metrics.waited += float(state.upcoming_sleep)
-        error = state.outcome.exception() if state.outcome else None
-        if on_wait and isinstance(error, SourceError):
-            on_wait(error, float(state.upcoming_sleep))
-
+    deadline = clock.monotonic() + float(policy.timeout)
+    tries = _Tries(policy, metrics if metrics is not None else RetryMetrics(), clock, deadline, on_wait)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(
             _worth_another_try if only is None else lambda error: isinstance(error, only)
         ),
-        stop=lambda state: clock.monotonic() >= deadline,
-        wait=wait,
+        stop=tries.are_over,
+        wait=tries.wait,
         sleep=clock.sleep,
-        before_sleep=told,
+        before_sleep=tries.tell,
         reraise=True,
     )
     try:
-        return retrying(counted)
+        return retrying(tries.count, attempt)
     except SourceError as error:
         if policy.timeout == 0 or only is not None or not isinstance(error, Transient):
             raise
-        metrics.timeouts += 1
+        tries.metrics.timeouts += 1
         raise error.after_waiting(shown_seconds(policy.timeout), waiting_for) from error
+
+
+@dataclass(frozen=True)
+class _Tries:
+    """What happens around the tries of one call, in tenacity's terms."""
+
+    policy: RetryPolicy
+    metrics: RetryMetrics
+    clock: Clock
+    deadline: float
+    on_wait: Callable[[SourceError, float], None] | None
+
+    def count(self, attempt: Callable[[], T]) -> T:
+        self.metrics.attempts += 1
+        try:
+            result = attempt()
+        except SourceError as error:
+            self.metrics.categories[error.category] += 1
+            raise
+        self.metrics.successes += 1
+        return result
+
+    def are_over(self, state: tenacity.RetryCallState) -> bool:
+        return self.clock.monotonic() >= self.deadline
+
+    def wait(self, state: tenacity.RetryCallState) -> float:
+        # The last wait is shortened to the deadline, so that there is always one try at its very end.
+        left = max(self.deadline - self.clock.monotonic(), 0.0)
+        return min(float(self.policy.delay(state.attempt_number - 1)), left)
+
+    def tell(self, state: tenacity.RetryCallState) -> None:
+        self.metrics.retries += 1
+        self.metrics.waited += float(state.upcoming_sleep)
+        error = state.outcome.exception() if state.outcome else None
+        if self.on_wait and isinstance(error, SourceError):
+            self.on_wait(error, float(state.upcoming_sleep))
 
 
 def _worth_another_try(error: BaseException) -> bool:
