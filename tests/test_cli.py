@@ -16,6 +16,9 @@ from deltalake import write_deltalake
 
 from tests.harness import Play
 from velo_dagster.cli import main
+from velo_dagster.engine.supported import check_supported
+from velo_dagster.plan.project import load_project
+from velo_dagster.sql.variables import MissingVariable
 
 GOOD = "CREATE TABLE orders AS SELECT id, amount FROM file://orders.csv;\n"
 BROKEN = "CREATE TABLE broken AS SELEC id FROM file://orders.csv;\n"
@@ -404,6 +407,9 @@ BEGIN; INSERT INTO stock VALUES (1); COMMIT;"""
         ("WITH ('join.time' = '${HOW:-load}')", "The property 'join.time' = 'load'"),
         ("WITH ('missing.reference' = 'skip')", "The property 'missing.reference' = 'skip'"),
         ("WITH ('extension' = 'redis')", "The property 'extension' = 'redis'"),
+        ("WITH ('event.time.format' = 'epoch_millis')", "The property 'event.time.format' = 'epoch_millis'"),
+        # What a source's property stands for may be a secret, so it is told as it was written.
+        ("WITH ('event.time.format' = '${F:-pattern}')", "The property 'event.time.format' = '${F:-pattern}'"),
     ],
 )
 def test_what_a_load_would_have_to_ignore_is_refused(closing: str, told: str, capsys: pytest.CaptureFixture[str]):
@@ -415,6 +421,26 @@ def test_what_a_load_would_have_to_ignore_is_refused(closing: str, told: str, ca
     assert out.startswith("a: failed")
     assert f"a.sql:1:1: error E210 {told} is not supported yet, so table 'a' is not loaded." in err
     assert "Starting Spark" not in err and not list(Path(path, ".velo", "warehouse").iterdir())
+
+
+def test_a_variable_that_stands_for_something_supported_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch):
+    """A value that works when it is written out must work when it comes from the environment."""
+    path = write_project(
+        a="CREATE TABLE a AS SELECT id FROM file://a.csv WITH ('event.time.format' = '${F:-iso8601}');"
+    )
+    (plan,) = load_project(path).tables
+    check_supported(plan)
+    monkeypatch.setenv("F", "ISO8601")
+    check_supported(plan)
+
+
+def test_a_variable_that_is_missing_is_told_before_what_it_might_stand_for(monkeypatch: pytest.MonkeyPatch):
+    path = write_project(a="CREATE TABLE a AS SELECT id FROM file://a.csv WITH ('event.time.format' = '${F}');")
+    monkeypatch.setenv("F", "iso8601")
+    (plan,) = load_project(path).tables
+    monkeypatch.delenv("F")
+    with pytest.raises(MissingVariable, match=r"a\.sql:1:\d+: error E141 The environment variable F is not set"):
+        check_supported(plan)
 
 
 @pytest.mark.parametrize(("place", "code"), [("s3a://bucket/x", "T504"), ("a_file/warehouse", "T505")])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from velo_dagster.errors import Terminal, VeloError
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.sql.variables import resolve
 
 HONOURED = {
     "join.time": {"current"},
@@ -25,12 +29,17 @@ class Unsupported(Terminal, VeloError):
         )
 
 
-def check_supported(plan: TablePlan) -> None:
-    """Raise for whatever the statement asks that a load would have to ignore."""
-    if plan.statement.into is not None:
+def check_supported(plan: TablePlan, environ: Mapping[str, str] = os.environ) -> None:
+    """Raise for whatever the statement asks that a load would have to ignore.
+
+    Values are judged with their variables replaced, and told as they were written.
+    """
+    statement = plan.statement
+    if statement.into is not None:
         raise Unsupported(plan, "INTO a sink")
+    given = [(statement.properties, statement.span), *((one.properties, one.span) for one in plan.inputs)]
     for key, honoured in HONOURED.items():
-        for given in (plan.statement.properties, *(one.properties for one in plan.inputs)):
-            value = given.get(key)
-            if value is not None and value.strip().lower() not in honoured:
-                raise Unsupported(plan, f"The property '{key}' = '{value}'")
+        for properties, span in given:
+            written = properties.get(key)
+            if written is not None and resolve(key, written, environ, span).strip().lower() not in honoured:
+                raise Unsupported(plan, f"The property '{key}' = '{written}'")
