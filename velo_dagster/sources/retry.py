@@ -125,7 +125,7 @@ def call(
         reraise=True,
     )
     try:
-        return retrying(tries.count, attempt)
+        return retrying(lambda: tries.count(attempt))
     except SourceError as error:
         if policy.timeout == 0 or only is not None or not isinstance(error, Transient):
             raise
