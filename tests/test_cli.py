@@ -423,6 +423,27 @@ def test_what_a_load_would_have_to_ignore_is_refused(closing: str, told: str, ca
     assert "Starting Spark" not in err and not list(Path(path, ".velo", "warehouse").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("select", "code"),
+    [
+        ("SELECT COUNT(*) AS n FROM file://a.csv WINDOW TUMBLING(ts, 1s) EMIT FINAL", "E207"),
+        ("SELECT a.id FROM file://a.csv a JOIN file://a.csv b ON a.id = b.id WITHIN 5 MINUTES", "E202"),
+        ("SELECT SUM(id) OVER (ROWS WINDOW BUFFER 3 ROWS ORDER BY ts) AS s FROM file://a.csv", "E203"),
+        ("SELECT doc.**.x AS x FROM file://a.csv", "E204"),
+    ],
+)
+def test_a_select_that_cannot_be_run_yet_is_refused_before_its_source_is_read(
+    select: str, code: str, capsys: pytest.CaptureFixture[str]
+):
+    """Else somebody waits for Spark and for a copy of all his rows, to be told what was known from the start."""
+    path = write_project(a=f"CREATE TABLE a AS {select};")
+    Path(path, "a.csv").write_text("id,ts,doc\n1,2025-01-01T00:00:00,x\n")
+    assert run("load", path) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("a: failed") and f": error {code} " in err
+    assert "Starting Spark" not in err and not list(Path(path, ".velo", "warehouse").iterdir())
+
+
 def test_a_variable_that_stands_for_something_supported_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch):
     """A value that works when it is written out must work when it comes from the environment."""
     path = write_project(

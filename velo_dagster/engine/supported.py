@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from velo_dagster.errors import Terminal, VeloError
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.sql.render import check_supported as check_rendering
 from velo_dagster.sql.variables import resolve
 
 HONOURED = {
@@ -37,6 +38,8 @@ def check_supported(plan: TablePlan, environ: Mapping[str, str] = os.environ) ->
     statement = plan.statement
     if statement.into is not None:
         raise Unsupported(plan, "INTO a sink")
+    # Rendering would find it as well, but only once Spark is up and the sources are read.
+    check_rendering(statement.query)
     given = [(statement.properties, statement.span), *((one.properties, one.span) for one in plan.inputs)]
     for key, honoured in HONOURED.items():
         for properties, span in given:
