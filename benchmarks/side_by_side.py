@@ -41,15 +41,32 @@ def run(script: str, *arguments: str) -> Figure:
     return Figure(json.loads(output.splitlines()[-1])["seconds"], peak[0])
 
 
-def compare(what: str, ours: Sequence[Figure], peer: Sequence[Figure], *, at_most: float) -> None:
-    """Print the ratio of the medians and the two sides' own figures."""
+def compare(
+    what: str, ours: Sequence[Figure], peer: Sequence[Figure], *, time_at_most: float, memory_at_most: float
+) -> list[str]:
+    """Print the ratios of the medians and the two sides' own figures; returns which limits were missed."""
     mine, theirs = (statistics.median(one.seconds for one in side) for side in (ours, peer))
     memory, other = (statistics.median(one.megabytes for one in side) for side in (ours, peer))
     print(
-        f"{what}: {mine / theirs:.2f}x the time (at most {at_most}x), {memory / other:.2f}x the memory; "
+        f"{what}: {mine / theirs:.2f}x the time (at most {time_at_most}x), "
+        f"{memory / other:.2f}x the memory (at most {memory_at_most}x); "
         f"{mine:.1f} s and {memory:.0f} MB against {theirs:.1f} s and {other:.0f} MB, medians of {len(ours)}",
         flush=True,
     )
+    return [
+        *above(f"{what}, time", mine / theirs, time_at_most),
+        *above(f"{what}, memory", memory / other, memory_at_most),
+    ]
+
+
+def above(what: str, ratio: float, at_most: float) -> list[str]:
+    """The limit, told, if it was missed: by the figure itself, not by what is left of it after rounding."""
+    return [f"{what}: {ratio:.3f}x, at most {at_most}x"] if ratio > at_most else []
+
+
+def end(missed: Sequence[str]) -> None:
+    """End the script: with 1 and the limits that were missed, if any, on stderr."""
+    sys.exit("\n".join(f"missed: {one}" for one in missed) or None)
 
 
 def _memory(pid: int) -> float:
