@@ -1,4 +1,4 @@
-"""Every snippet of the documents is run. What a user loses if this fails: the first hour, and his trust in the rest.
+"""Documents work when followed. What a user loses if this fails: the first hour, and his trust in the rest.
 
 `VELO_WRITE_DOCS=1` writes the outputs into the documents as they are now; read the difference before you keep it.
 Commands run in this process, on the one Spark that all tests share: a JVM per command would take minutes. Commands
