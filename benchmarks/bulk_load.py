@@ -86,7 +86,7 @@ def ours(kind: str, data: Path, target: Path) -> float:
     from velo_dagster.plan.project import load_project
     from velo_dagster.store.table import Warehouse
 
-    project_folder = Path(tempfile.mkdtemp())
+    project_folder = Path(tempfile.mkdtemp(dir=data.parent))
     (project_folder / "t.sql").write_text(f"CREATE TABLE t AS SELECT * FROM file://{data}/rows.{kind};")
     (project_folder / "warm.sql").write_text(f"CREATE TABLE warm AS SELECT * FROM file://{data}-small/rows.{kind};")
     project = load_project(project_folder)
