@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 
 @dataclass(frozen=True, order=True)
@@ -34,7 +34,7 @@ class Terminal:
 class VeloError(Exception):
     """Base of all: a stable code, a sentence, a place, and numbered steps that help."""
 
-    code: ClassVar[str] = "V000"
+    code: str = "V000"
 
     def __init__(self, what: str, *, where: Span | str | None = None, steps: Sequence[str] = ()) -> None:
         self.what = what

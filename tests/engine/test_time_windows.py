@@ -20,7 +20,7 @@ CREATE TABLE events AS SELECT * FROM file://data/*.csv;
 CREATE TABLE tumbling AS SELECT window_start, window_end, COUNT(*) AS n, SUM(amount) AS total
   FROM file://data/*.csv WINDOW TUMBLING(ts, 5m);
 CREATE TABLE by_field AS SELECT who, _WINDOW_START AS s, SUM(amount) AS total
-  FROM file://data/*.csv WINDOW TUMBLING(5m) GROUP BY who WITH ('event.time.field' = 'ts');
+  FROM file://data/*.csv WINDOW TUMBLING(5m) GROUP BY who WITH ('event.time.field' = '${EVENT_TIME:-ts}');
 CREATE TABLE sliding AS SELECT who, window_start, SUM(amount) AS total
   FROM events WINDOW SLIDING(ts, 4m, 2m) GROUP BY who;
 CREATE TABLE session AS SELECT who, window_start, window_end, COUNT(*) AS n, SUM(amount) AS total

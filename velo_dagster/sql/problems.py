@@ -46,6 +46,7 @@ class StatementError(Terminal, VeloError):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self.code = problem.code
         super().__init__(problem.message, where=problem.span, steps=problem.steps)
 
     def render(self) -> str:

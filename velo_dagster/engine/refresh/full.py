@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ def selected(work: Work) -> tuple[DataFrame, str]:
         frames[one.name] = visible(in_source_order(one.snapshot(spark)) if ordered else one.snapshot(spark))
         frames[one.name].createOrReplaceTempView(views[one.name])
     columns = {name: frame.columns for name, frame in frames.items()}
-    times = {one.name: one.properties["event.time.field"] for one in work.plan.inputs if _has_time(one)}
+    times = {one.name: _time_field(one) for one in work.plan.inputs if "event.time.field" in one.properties}
 
     def rendered(ties: Ties | None) -> str:
         return spark_select(query, views, (), columns=columns, event_times=times, ties=ties)
@@ -91,5 +92,6 @@ def _orderable(frame: DataFrame) -> list[str]:
     return [field.name for field in frame.schema if orderable(field.dataType)]
 
 
-def _has_time(planned: PlannedInput) -> bool:
-    return "event.time.field" in planned.properties
+def _time_field(planned: PlannedInput) -> str:
+    _, properties = planned.resolve(os.environ)
+    return properties["event.time.field"]
