@@ -12,8 +12,8 @@ from velo_dagster.sql.variables import has_variables
 EXACT = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # Where branches of a CASE or sides of a UNION meet in more than 38 digits: too large fails, instead of digits behind
-    # the point being rounded away.
+    # Where branches of a CASE or sides of a UNION meet in more than 38 digits: too large fails, instead of digits that
+    # stand behind the point being rounded away.
     "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": "true",
     "spark.databricks.delta.stats.collect.using.tableSchema": "true",
     "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
