@@ -6,19 +6,16 @@ imported by the command that needs it: `--help`, `validate` and `plan` need neit
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from velo_dagster.cli_interrupts import Interrupted, interruptible
 from velo_dagster.cli_output import (
     FORMATS,
     count,
@@ -69,49 +66,16 @@ path_argument = click.argument("path", type=ProjectPath(path_type=Path), default
 names_argument = click.argument("names", nargs=-1, metavar="")
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, or a signal by which another program asks this one to end."""
-
-    def __init__(self, number: int) -> None:
-        self.code = 128 + number
-        super().__init__(number)
-
-
 class Commands(click.Group):
     """Commands that end as a shell expects when they are interrupted."""
 
     def invoke(self, ctx: click.Context) -> object:
-        with _interruptible():
+        with interruptible():
             try:
                 return super().invoke(ctx)
             except Interrupted as stop:
                 say("Interrupted.")
                 ctx.exit(stop.code)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Signals that end the command raise `Interrupted`, once: whoever catches it has time to tidy up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: object) -> None:
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
-        # The connection to Spark logs every call that is cut off.
-        logging.disable()
-        raise Interrupted(number)
-
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-    for one in before:
-        signal.signal(one, stop)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
