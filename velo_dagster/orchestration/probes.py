@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from velo_dagster.errors import VeloError
 from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.plan.project import TablePlan
-from velo_dagster.sources.contract import Position
+from velo_dagster.sources.contract import Position, Source
 from velo_dagster.sources.registry import open_source
 from velo_dagster.store.table import Warehouse
 
@@ -31,34 +31,51 @@ class Look:
     category: str | None
 
 
-def look_at(specs: ProjectSpecs, sources: Iterable[SourceSpecs]) -> Mapping[AssetKey, Look]:
-    """A look at each source, side by side; one that takes too long counts as not answering."""
+@dataclass(frozen=True)
+class _Asked:
+    """One source as one table reads it, from where that table is."""
+
+    key: AssetKey
+    source: Source
+    since: Position | None
+
+
+def look_at(specs: ProjectSpecs, sources: Sequence[SourceSpecs]) -> Mapping[AssetKey, Look]:
+    """A look at each source, side by side, those of one server in one call; one that takes too long does not answer.
+
+    Ready means that every table that reads it could go on from where it is.
+    """
+    found: dict[AssetKey, list[Look]] = {one.key: [] for one in sources}
+    groups: dict[object, list[_Asked]] = {}
+    for one in sources:
+        for plan, planned in one.node.readers:
+            try:
+                source = open_source(planned, specs.project.root, {})
+                asked = _Asked(one.key, source, delivered(specs.warehouse, plan, planned))
+            except VeloError as error:
+                found[one.key].append(Look(False, str(error), getattr(error, "category", "config")))
+                continue
+            alone = source.server is None
+            groups.setdefault(id(asked) if alone else (type(source), source.server), []).append(asked)
+    for asked, look in _looks(list(groups.values())):
+        found[asked.key].append(look)
+    return {key: next((look for look in looks if not look.ready), looks[0]) for key, looks in found.items()}
+
+
+def _looks(groups: Sequence[Sequence[_Asked]]) -> Iterator[tuple[_Asked, Look]]:
     pool = ThreadPoolExecutor(LOOKERS, thread_name_prefix="velo-probe")
-    looks = {one.key: pool.submit(_look, specs, one) for one in sources}
-    wait(looks.values(), timeout=SECONDS)
+    looks = [(group, pool.submit(_probe, group)) for group in groups]
+    wait([look for _, look in looks], timeout=SECONDS)
     pool.shutdown(wait=False, cancel_futures=True)
-    return {
-        key: look.result() if look.done() and not look.cancelled() else _silent(SECONDS) for key, look in looks.items()
-    }
+    silent = Look(False, f"It did not answer within {SECONDS:.0f} s.", "network")
+    for group, look in looks:
+        answers = look.result() if look.done() and not look.cancelled() else [silent] * len(group)
+        yield from zip(group, answers, strict=True)
 
 
-def _silent(seconds: float) -> Look:
-    return Look(False, f"It did not answer within {seconds:.0f} s.", "network")
-
-
-def _look(specs: ProjectSpecs, source: SourceSpecs) -> Look:
-    """Ready means that every table that reads it could go on from where it is."""
-    found = [_probe(specs, plan, planned) for plan, planned in source.node.readers]
-    return next((look for look in found if not look.ready), found[0])
-
-
-def _probe(specs: ProjectSpecs, plan: TablePlan, planned: PlannedInput) -> Look:
-    try:
-        source = open_source(planned, specs.project.root, {})
-        probe = source.probe(delivered(specs.warehouse, plan, planned))
-    except VeloError as error:
-        return Look(False, str(error), getattr(error, "category", "config"))
-    return Look(probe.ready, probe.message, probe.category)
+def _probe(group: Sequence[_Asked]) -> list[Look]:
+    probes = type(group[0].source).probe_together([(one.source, one.since) for one in group])
+    return [Look(probe.ready, probe.message, probe.category) for probe in probes]
 
 
 def delivered(warehouse: Warehouse, plan: TablePlan, planned: PlannedInput) -> Position | None:

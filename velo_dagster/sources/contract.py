@@ -117,6 +117,16 @@ class Source(ABC):
         """What was counted while `end` waited: attempts, retries, waited_seconds, errors by category and so on."""
         return {}
 
+    @property
+    def server(self) -> str | None:
+        """What it is reached through, if that is asked about many sources at once; None: each by itself."""
+        return None
+
+    @classmethod
+    def probe_together(cls, sources: Sequence[tuple[Source, Position | None]]) -> list[Probe]:
+        """A look at several sources of one server, in their order, within five seconds, if it can be one call."""
+        return [source.probe(since) for source, since in sources]
+
     @abstractmethod
     def probe(self, since: Position | None = None) -> Probe:
         """Look once, within five seconds, and report; never raises for what is wrong outside.
