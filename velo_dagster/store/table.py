@@ -146,6 +146,8 @@ class Table:
 
     def opened(self) -> DeltaTable | None:
         """The newest version, by the JVM-free reader; None if there is no table yet."""
+        if not (self.path / "_delta_log").is_dir():
+            return None
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
