@@ -26,6 +26,7 @@ from velo_dagster.engine.errors import NotReady, WrongStatement
 from velo_dagster.engine.failures import as_velo_error, told_at
 from velo_dagster.engine.inputs import TableInput
 from velo_dagster.engine.maintenance import maintain
+from velo_dagster.engine.patience import patience_of
 from velo_dagster.engine.refresh.append import append
 from velo_dagster.engine.refresh.full import full
 from velo_dagster.engine.refresh.merge import merge
@@ -39,8 +40,10 @@ from velo_dagster.engine.supported import check_supported
 from velo_dagster.errors import Span, Transient, VeloError
 from velo_dagster.plan.inputs import resolved_fingerprint
 from velo_dagster.plan.project import PlannedInput, Project, TablePlan, resolved_table_fingerprint
+from velo_dagster.sources import retry
 from velo_dagster.sources.contract import Source
 from velo_dagster.sources.registry import open_source
+from velo_dagster.sources.retry import RetryPolicy
 from velo_dagster.sql.columns import plain_columns
 from velo_dagster.sql.properties import resolve
 from velo_dagster.sql.spark import follows_column_order
@@ -248,10 +251,26 @@ class TableLoad:
         else:
             assert planned.table is not None
             table = self.loader.warehouse.table(planned.table)
+            record = self._when_ready(planned.table, table, planned.span)
+        return TableInput.at_end(planned.name, table, record, positions.get(planned.name))
+
+    def _when_ready(self, needs: str, table: Table, where: Span) -> Record:
+        """The newest load of a table that this one reads, once its first load is complete.
+
+        It is waited for as the statement's `wait.timeout` says; not if this very run has tried to load it.
+        """
+
+        def look() -> Record:
             record = table.record()
             if record is None or not record.ready:
-                raise self._not_ready(planned.table, record, planned.span)
-        return TableInput.at_end(planned.name, table, record, positions.get(planned.name))
+                raise self._not_ready(needs, record, where)
+            return record
+
+        def told(error: NotReady, seconds: float) -> None:
+            self._note(f"{error.what} Looking again in {seconds:g} s.")
+
+        policy = RetryPolicy() if needs in self.loader.reports else patience_of(self.plan.statement)
+        return retry.call(look, policy, waiting_for=f"table '{needs}'", only=(NotReady,), on_wait=told)
 
     def _not_ready(self, needs: str, record: Record | None, where: Span) -> NotReady:
         """Loading the other table first helps only if this run has not just tried."""

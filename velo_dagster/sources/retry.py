@@ -104,8 +104,8 @@ def call(
     waiting_for: str,
     metrics: RetryMetrics | None = None,
     clock: Clock | None = None,
-    on_wait: Callable[[SourceError, float], None] | None = None,
-    only: tuple[type[SourceError], ...] | None = None,
+    on_wait: Callable[[Any, float], None] | None = None,
+    only: tuple[type[Exception], ...] | None = None,
 ) -> T:
     """Try until it works, the time is up, or an error comes that waiting can't mend. Messages name `waiting_for`.
 
@@ -141,7 +141,7 @@ class _Tries:
     metrics: RetryMetrics
     clock: Clock
     deadline: float
-    on_wait: Callable[[SourceError, float], None] | None
+    on_wait: Callable[[Any, float], None] | None
 
     def count(self, attempt: Callable[[], T]) -> T:
         self.metrics.attempts += 1
@@ -165,7 +165,7 @@ class _Tries:
         self.metrics.retries += 1
         self.metrics.waited += float(state.upcoming_sleep)
         error = state.outcome.exception() if state.outcome else None
-        if self.on_wait and isinstance(error, SourceError):
+        if self.on_wait and error is not None:
             self.on_wait(error, float(state.upcoming_sleep))
 
 
