@@ -242,9 +242,15 @@ class LineFormat(FileFormat):
             cut = Cut(cut.starts[:index], cut.ends[:index], int(cut.starts[index]))
         if cut.consumed:
             return Block(offset, cut.consumed, window.take(cut.consumed), cut.starts, cut.ends)
-        if len(too_long) or len(data) > most + 1:
-            return self._broken(window, f"the record is longer than {most} bytes")
-        return self._broken(window, "a quoted field is not closed") if final else None
+        if len(too_long) or len(data) > most + 1 or final:
+            return self._broken(window, self._endless())
+        return None
+
+    def _endless(self) -> str:
+        """Why a record has no end. How much of it was looked at depends on where the file was cut, so where a quote may
+        be the reason, it is told beside the length: the same row has the same reason however it is read."""
+        length = f"the record is longer than {self.options.max_record} bytes"
+        return length if self.cutter.anywhere else f"a quoted field is not closed, or {length}"
 
     def _broken(self, window: _Window, reason: str) -> Block:
         """One bad record: everything up to the next line end, of which only the beginning is kept."""
