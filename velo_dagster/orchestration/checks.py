@@ -17,10 +17,11 @@ from dagster import (
 )
 
 from velo_dagster.engine.checks import Check, Finding, Standing, checks_of, run_check
-from velo_dagster.orchestration.probes import Look, look_at
+from velo_dagster.orchestration.probes import look_at
 from velo_dagster.orchestration.resources import SPARK, engine_of
 from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs
 from velo_dagster.orchestration.translator import plain
+from velo_dagster.sources.contract import Probe
 
 READY = "ready"
 
@@ -114,7 +115,7 @@ def source_checks(specs: ProjectSpecs, source: SourceSpecs) -> AssetChecksDefini
     return ready
 
 
-def ready_evaluation(source: SourceSpecs, look: Look) -> AssetCheckEvaluation:
+def ready_evaluation(source: SourceSpecs, look: Probe) -> AssetCheckEvaluation:
     """What the sensor saw, as the check's own event."""
     return AssetCheckEvaluation(
         asset_key=source.key,

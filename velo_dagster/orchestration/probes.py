@@ -13,22 +13,13 @@ from velo_dagster.errors import VeloError
 from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.plan.project import TablePlan
-from velo_dagster.sources.contract import Position, Source
+from velo_dagster.sources.contract import Position, Probe, Source
 from velo_dagster.sources.registry import open_source
 from velo_dagster.store.table import Warehouse
 
 LOOKERS = 8
 SECONDS = 20.0
 """No tick may last longer than Dagster lets it; each look is bounded by itself."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a source stands for all tables that read it."""
-
-    ready: bool
-    message: str
-    category: str | None
 
 
 @dataclass(frozen=True)
@@ -40,12 +31,12 @@ class _Asked:
     since: Position | None
 
 
-def look_at(specs: ProjectSpecs, sources: Sequence[SourceSpecs]) -> Mapping[AssetKey, Look]:
+def look_at(specs: ProjectSpecs, sources: Sequence[SourceSpecs]) -> Mapping[AssetKey, Probe]:
     """A look at each source, side by side, those of one server in one call; one that takes too long does not answer.
 
     Ready means that every table that reads it could go on from where it is.
     """
-    found: dict[AssetKey, list[Look]] = {one.key: [] for one in sources}
+    found: dict[AssetKey, list[Probe]] = {one.key: [] for one in sources}
     groups: dict[object, list[_Asked]] = {}
     for one in sources:
         for plan, planned in one.node.readers:
@@ -53,7 +44,7 @@ def look_at(specs: ProjectSpecs, sources: Sequence[SourceSpecs]) -> Mapping[Asse
                 source = open_source(planned, specs.project.root, {})
                 asked = _Asked(one.key, source, delivered(specs.warehouse, plan, planned))
             except VeloError as error:
-                found[one.key].append(Look(False, str(error), getattr(error, "category", "config")))
+                found[one.key].append(Probe(False, str(error), getattr(error, "category", "config")))
                 continue
             alone = source.server is None
             groups.setdefault(id(asked) if alone else (type(source), source.server), []).append(asked)
@@ -62,20 +53,19 @@ def look_at(specs: ProjectSpecs, sources: Sequence[SourceSpecs]) -> Mapping[Asse
     return {key: next((look for look in looks if not look.ready), looks[0]) for key, looks in found.items()}
 
 
-def _looks(groups: Sequence[Sequence[_Asked]]) -> Iterator[tuple[_Asked, Look]]:
+def _looks(groups: Sequence[Sequence[_Asked]]) -> Iterator[tuple[_Asked, Probe]]:
     pool = ThreadPoolExecutor(LOOKERS, thread_name_prefix="velo-probe")
     looks = [(group, pool.submit(_probe, group)) for group in groups]
     wait([look for _, look in looks], timeout=SECONDS)
     pool.shutdown(wait=False, cancel_futures=True)
-    silent = Look(False, f"It did not answer within {SECONDS:.0f} s.", "network")
+    silent = Probe(False, f"It did not answer within {SECONDS:.0f} s.", "network")
     for group, look in looks:
         answers = look.result() if look.done() and not look.cancelled() else [silent] * len(group)
         yield from zip(group, answers, strict=True)
 
 
-def _probe(group: Sequence[_Asked]) -> list[Look]:
-    probes = type(group[0].source).probe_together([(one.source, one.since) for one in group])
-    return [Look(probe.ready, probe.message, probe.category) for probe in probes]
+def _probe(group: Sequence[_Asked]) -> list[Probe]:
+    return type(group[0].source).probe_together([(one.source, one.since) for one in group])
 
 
 def delivered(warehouse: Warehouse, plan: TablePlan, planned: PlannedInput) -> Position | None:

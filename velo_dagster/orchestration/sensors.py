@@ -27,10 +27,11 @@ from dagster import (
 from velo_dagster.engine.status import GOES, OK, table_status
 from velo_dagster.errors import VeloError
 from velo_dagster.orchestration.checks import ready_evaluation
-from velo_dagster.orchestration.probes import Look, look_at
+from velo_dagster.orchestration.probes import look_at
 from velo_dagster.orchestration.runs import LOAD, SEEN, TABLE, Runs
 from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs, partitions_of
 from velo_dagster.orchestration.verdicts import missing_verdicts
+from velo_dagster.sources.contract import Probe
 
 SOURCES = "velo_sources"
 AUTOMATION = "velo_automation"
@@ -76,7 +77,7 @@ def _cursor(context: SensorEvaluationContext) -> dict[str, Any]:
 
 
 def _waits(
-    specs: ProjectSpecs, before: Mapping[str, Any], looks: Mapping[Any, Look], interval: int
+    specs: ProjectSpecs, before: Mapping[str, Any], looks: Mapping[Any, Probe], interval: int
 ) -> tuple[dict[str, Any], list[Any]]:
     """What each source is waited for, and events for those of which there is news.
 
@@ -102,7 +103,7 @@ def _waits(
     return waits, news
 
 
-def _waiting(source: SourceSpecs, look: Look, since: float, attempt: int, again: float) -> str:
+def _waiting(source: SourceSpecs, look: Probe, since: float, attempt: int, again: float) -> str:
     return (
         f"waiting for {source.node.label} since {_time(since)}, attempt {attempt}, next look {_time(again)}, "
         f"category {look.category}: {look.message}"
@@ -113,13 +114,13 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _observed(source: SourceSpecs, look: Look, said: str) -> AssetObservation:
+def _observed(source: SourceSpecs, look: Probe, said: str) -> AssetObservation:
     metadata = {"velo/state": "ready" if look.ready else "waiting", "velo/category": look.category or "ready"}
     return AssetObservation(source.key, description=said, metadata={**metadata, "velo/message": look.message})
 
 
 def _first_load(
-    specs: ProjectSpecs, table: TableSpecs, looks: Mapping[Any, Look], runs: Runs
+    specs: ProjectSpecs, table: TableSpecs, looks: Mapping[Any, Probe], runs: Runs
 ) -> tuple[RunRequest | None, str]:
     """The request for a table's first load, or why there is none; neither once the table is ready."""
     name = table.plan.name
