@@ -35,6 +35,7 @@ $(VENV)/.jars.stamp: $(VENV)/.packages.stamp
 	@touch $@
 
 test: setup ## all tests; PYTEST_ARGS='-k name' for some
+	@deploy/setup.sh browser
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: setup ## style, types and import rules
@@ -51,7 +52,7 @@ demo: setup ## the project in definitions/: bulk load, increments, a join, a fil
 	@$(BIN)/python definitions/demo.py
 
 dev: setup ## the same project in Dagster's UI, at http://127.0.0.1:3000
-	@$(BIN)/velo-dagster dev definitions/sql
+	@$(BIN)/velo-dagster dev definitions
 
 fuzz: setup ## random histories against a full reload, longer than in the tests; prints its seeds
 	@$(BIN)/python -m pytest -q -m fuzz $(PYTEST_ARGS)

@@ -6,4 +6,4 @@ from pathlib import Path
 
 from velo_dagster import build_velo_definitions
 
-defs = build_velo_definitions(Path(__file__).parent / "sql")
+defs = build_velo_definitions(Path(__file__).parent)

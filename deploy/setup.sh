@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What a machine needs before our packages can run, one step per call:  setup.sh python FOLDER | java FOLDER
-# `python` makes the virtualenv FOLDER with a Python >= 3.11; `java` sees to a Java 17 or 21, asked through FOLDER's Python.
+# What a machine needs before our packages can run, one step per call:  setup.sh python FOLDER | java FOLDER | browser
+# `python` makes the virtualenv FOLDER with a Python >= 3.11; `java` sees to a Java 17 or 21, asked through FOLDER's Python;
+# `browser` to a Chromium for the test that follows the tutorial in Dagster's UI, which fails if there is none.
 # Where the system's package manager is needed and may be used (root, or sudo without a password) it is; else this says
 # what to install and ends with 1.
 set -eu
@@ -62,8 +63,20 @@ see_to_java() {
     find_java "$1" >/dev/null
 }
 
+see_to_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome; do
+        command -v "$name" >/dev/null && return
+    done
+    say "There is no Chromium; installing one for the test of the tutorial in Dagster's UI."
+    if apt update && apt_install chromium fonts-dejavu-core; then :; else
+        say "It could not be installed from here, so that test will fail. As root: apt-get install chromium fonts-dejavu-core"
+    fi
+}
+
 case "${1:-} ${2:+folder}" in
     "python folder") make_virtualenv "$2" ;;
     "java folder") see_to_java "$2" ;;
-    *) sed -n 2,5p "$0" >&2; exit 2 ;;
+    "browser ") see_to_browser ;;
+    *) sed -n 2,6p "$0" >&2; exit 2 ;;
 esac

@@ -13,7 +13,7 @@ from velo_dagster.engine.session import EmbeddedEngine
 
 # Tests run many small queries once each, in JVMs that live for minutes: compiling them well costs more than it gives.
 # Commands that tests start inherit this. It changes how fast the JVM is, and nothing that Spark does.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

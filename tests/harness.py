@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from velo_dagster.engine.load import Loader
+from velo_dagster.engine.refresh.work import SMALL
 from velo_dagster.engine.report import LoadReport
 from velo_dagster.engine.session import Engine
 from velo_dagster.engine.source_load import LoadOptions
@@ -58,6 +59,8 @@ class Play:
     engine: Engine
     warehouse: str = "warehouse"
     environment: dict[str, str] = field(default_factory=dict)
+    small: int = SMALL
+    """Below so many bytes a load computes tables whole."""
 
     def write(self, name: str, text: str | bytes) -> Path:
         path = self.folder / name
@@ -81,7 +84,7 @@ class Play:
         """Load, and return the reports by table; a failure is in its report."""
         project = self.project()
         tables = [plan for plan in project.tables if not select or plan.name in select]
-        loader = Loader(project, Warehouse(str(self.folder / self.warehouse)), self.engine)
+        loader = Loader(project, Warehouse(str(self.folder / self.warehouse)), self.engine, small=self.small)
         reports = loader.load_all(tables, LoadOptions(**options), lambda report: None)
         return {report.table: report for report in reports}
 

@@ -10,13 +10,23 @@ import threading
 import tomllib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, write_deltalake
 
 from velo_dagster.engine.jars import JarsNotFetched, MissingJars, cache_folder, delta_jars, jar_names
 from velo_dagster.engine.java import MissingJava, java_home
+from velo_dagster.sources.files_position import Files
+from velo_dagster.store.record import Record, encode
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("pyspark", "py4j", "confluent_kafka", "dagster", "pandas", "numpy", "pyarrow", "deltalake", "duckdb")
+
+RUN = """
+from velo_dagster.cli import main
+try: main({!r})
+except SystemExit as end: assert end.code == 0, end.code
+"""
 
 
 def imported(code: str) -> set[str]:
@@ -40,12 +50,19 @@ def test_light_commands_load_nothing_heavy(arguments: list[str], tmp_path: Path)
     """`--help` and `validate` run in editors and commit hooks, on machines without Java."""
     (tmp_path / "a.sql").write_text("CREATE TABLE a AS SELECT id FROM file://a.csv;")
     arguments = [str(tmp_path) if one == "DIR" else one for one in arguments]
-    code = (
-        "from velo_dagster.cli import main\n"
-        f"try: main({arguments!r})\n"
-        "except SystemExit as end: assert end.code == 0, end.code\n"
-    )
-    assert imported(code).isdisjoint(HEAVY)
+    assert imported(RUN.format(arguments)).isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("arguments", [["status", "DIR"], ["query", "SELECT id FROM a", "DIR"], ["query", "SELECT 1"]])
+def test_plain_reads_load_no_spark(arguments: list[str], tmp_path: Path):
+    """A look at a table takes a second, on machines without Java too; a JVM alone takes ten."""
+    (tmp_path / "a.sql").write_text("CREATE TABLE a AS SELECT id FROM file://a.csv;")
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    record = Record(1, "x", "load", "bulk", "append", "first load", "", {"source": Files().to_json()}, (("id", "INT"),))
+    commit = CommitProperties(custom_metadata={"userMetadata": encode(record, tmp_path)})
+    write_deltalake(tmp_path / ".velo/warehouse/a", pa.table({"id": [1]}), commit_properties=commit)
+    arguments = [str(tmp_path) if one == "DIR" else one for one in arguments]
+    assert imported(RUN.format(arguments)).isdisjoint({"pyspark", "py4j", "dagster"})
 
 
 def test_import_rules():

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,14 +19,24 @@ from velo_dagster.cli_interrupts import Interrupted, interruptible
 from velo_dagster.cli_output import (
     FORMATS,
     count,
-    load_line,
     progress,
     say,
-    say_problems,
     show,
     status_json,
     status_lines,
     write_result,
+)
+from velo_dagster.cli_project import (
+    embedded_engine,
+    names_argument,
+    path_argument,
+    read_project,
+    select_option,
+    settings_at,
+    sound_project,
+    unreadable_of,
+    warehouse_at,
+    warehouse_option,
 )
 from velo_dagster.errors import VeloError
 
@@ -34,36 +44,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from velo_dagster.engine.report import LoadReport
-    from velo_dagster.engine.session import EmbeddedEngine
     from velo_dagster.engine.source_load import LoadOptions
-    from velo_dagster.plan.project import Project, TablePlan
+    from velo_dagster.plan.project import PlannedInput, Project, TablePlan
     from velo_dagster.plan.settings import Settings
     from velo_dagster.store.table import Warehouse
-
-warehouse_option = click.option(
-    "--warehouse",
-    metavar="DIR",
-    envvar="VELO_WAREHOUSE",
-    help="Where tables live. Default: VELO_WAREHOUSE, else what velo.yaml says (relative to it), else "
-    ".velo/warehouse in the project's folder.",
-)
-select_option = click.option("--select", metavar="NAME...", multiple=True, help="Only these tables: a b, or a,b.")
-
-
-class ProjectPath(click.Path):
-    """A project's folder or file, which must be there. Names of tables land here where they stand without PATH."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not Path(value).exists():
-            selects = ctx is not None and any(one.name == "select" for one in ctx.command.params)
-            hint = " Several tables are selected by --select a,b, or by --select a b after PATH." if selects else ""
-            what = f"There is no '{Path(value).absolute()}'. PATH is the folder that holds your .sql files"
-            self.fail(f"{what}, by default the current one.{hint}", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-path_argument = click.argument("path", type=ProjectPath(path_type=Path), default=".")
-names_argument = click.argument("names", nargs=-1, metavar="")
 
 
 class Commands(click.Group):
@@ -107,12 +91,23 @@ def validate(path: Path) -> None:
 @path_argument
 def plan(path: Path) -> None:
     """Show the graph: per table what it reads, the refresh method, and why it is this one."""
-    for table in _sound_project(path).tables:
+    from velo_dagster.plan.references import exemption
+
+    for table in sound_project(path).tables:
         show(f"{table.name}: {table.refresh.method}, because {table.refresh.reason}; {table.refresh.cost}")
         if table.refresh.keys:
             show(f"  key    {', '.join(table.refresh.keys)}")
         for one in table.inputs:
-            show(f"  reads  {one.kind} {one.label}")
+            show(f"  reads  {one.kind} {one.label}{_when_missing(one)}")
+        if exempt := exemption(table):
+            show(f"  exempt by choice from equalling a full reload: {exempt}")
+
+
+def _when_missing(planned: PlannedInput) -> str:
+    from velo_dagster.plan.references import missing_of
+
+    missing = missing_of(planned)
+    return f" (while it is not ready: {missing.how})" if missing.how != "wait" else ""
 
 
 @cli.command(short_help="Bring tables up to date, in dependency order.")
@@ -135,10 +130,10 @@ def load(
 
     if accept_loss and not full_refresh:
         raise click.UsageError("--accept-loss only means something together with --full-refresh.")
-    project, chosen = _read_project(path, select, names)
+    project, chosen = read_project(path, select, names)
     tables = project.tables if chosen is None else project.select(chosen)
-    unreadable = _unreadable(project, chosen)
-    place = _warehouse(warehouse, project.root, project.settings)
+    unreadable = unreadable_of(project, chosen)
+    place = warehouse_at(warehouse, project.root, project.settings)
     if any(table.name not in project.blocked for table in tables):
         place.make()
     options = LoadOptions(full_refresh=full_refresh, accept_loss=accept_loss)
@@ -157,21 +152,26 @@ def _load_tables(
     project: Project, tables: Sequence[TablePlan], place: Warehouse, options: LoadOptions
 ) -> list[LoadReport]:
     """Load them, showing how each ended. An interrupt ends Spark, and says how things stand."""
+    from velo_dagster.engine.checks import BlockingChecks
     from velo_dagster.engine.load import Loader
+    from velo_dagster.engine.progress import Progress
 
-    engine = _engine(project.settings)
+    engine = embedded_engine(project.settings)
     ended: list[LoadReport] = []
     try:
-        with progress([table.name for table in tables]) as (tell, next_one):
+        stands = Progress()
+        with progress([table.name for table in tables], stands) as (tell, next_one):
 
             def done(report: LoadReport) -> None:
                 ended.append(report)
-                show(load_line(report))
+                show(str(report))
                 if isinstance(report.error, VeloError):
                     tell(report.error.render())
                 next_one()
 
-            return Loader(project, place, engine, tell).load_all(tables, options, done)
+            gate = BlockingChecks(project, place, engine)
+            loader = Loader(project, place, engine, tell, gate=gate, progress=stands)
+            return loader.load_all(tables, options, done)
     except Interrupted as stop:
         engine.kill()
         say(_interrupted(place, tables[len(ended)].name if len(ended) < len(tables) else None))
@@ -209,8 +209,8 @@ def query(sql: str, path: Path, form: str, warehouse: str | None) -> None:
 
     for problem in texts_like_columns(parse_select(sql)):
         say(problem.render())
-    root, settings = _settings_at(path)
-    place = _warehouse(warehouse, root, settings, tell=False)
+    root, settings = settings_at(path)
+    place = warehouse_at(warehouse, root, settings, tell=False)
     try:
         result = query_without_spark(sql, place)
     except NeedsSpark as reason:
@@ -230,8 +230,8 @@ def status(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehous
     """Show per table: state, rows, last load, position, lag, health. Ends with 1 if something must be mended."""
     from velo_dagster.engine.status import table_status
 
-    project, chosen = _read_project(path, select, names)
-    place = _warehouse(warehouse, project.root, project.settings)
+    project, chosen = read_project(path, select, names)
+    place = warehouse_at(warehouse, project.root, project.settings)
     tables = project.tables if chosen is None else project.select(chosen)
     well = True
     for table in tables:
@@ -239,7 +239,7 @@ def status(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehous
         well = well and found.well
         for line in [status_json(found)] if as_json else status_lines(found):
             show(line)
-    concerned = not well or bool(_unreadable(project, chosen))
+    concerned = not well or bool(unreadable_of(project, chosen))
     sys.exit(1 if concerned or (project.errors and chosen is None) else 0)
 
 
@@ -252,98 +252,34 @@ def check(path: Path, names: tuple[str, ...], select: tuple[str, ...], warehouse
     """Run the checks of every table, or of those selected: exit 1 if one with severity ERROR fails."""
     from velo_dagster.cli_dagster import NothingToCheck, run_checks
 
-    project, chosen = _read_project(path, select, names)
-    place = _warehouse(warehouse, project.root, project.settings)
+    project, chosen = read_project(path, select, names)
+    place = warehouse_at(warehouse, project.root, project.settings)
     tables = project.tables if chosen is None else project.select(chosen)
     if not tables:
         raise NothingToCheck(chosen or (), [table.name for table in project.tables])
-    engine = _engine(project.settings)
+    engine = embedded_engine(project.settings)
     try:
         failed = run_checks(project, tables, place, engine)
     finally:
         engine.stop()
-    sys.exit(1 if failed or project.errors or _unreadable(project, chosen) else 0)
+    sys.exit(1 if failed or project.errors or unreadable_of(project, chosen) else 0)
 
 
 @cli.command(short_help="Show the project in Dagster's UI.")
 @path_argument
 @click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=3000, show_default=True)
-@click.option("--every", metavar="SECONDS", default=10, show_default=True, help="How often sensors look.")
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+@click.option(
+    "--every", metavar="SECONDS", type=click.IntRange(1), default=10, show_default=True, help="How often sensors look."
+)
 @warehouse_option
 def dev(path: Path, host: str, port: int, every: int, warehouse: str | None) -> None:
     """Run Dagster's development server with the project as its code location: UI, sensors and runs."""
     from velo_dagster.cli_dagster import serve
 
-    project = _sound_project(path)
-    _warehouse(warehouse, project.root, project.settings)
+    project = sound_project(path)
+    warehouse_at(warehouse, project.root, project.settings)
     serve(path, host, port, every, warehouse)
-
-
-def _sound_project(path: Path) -> Project:
-    """The project, once it has no errors; they and its warnings are shown."""
-    from velo_dagster.plan.project import load_project
-
-    project = load_project(path)
-    say_problems(project)
-    if project.errors:
-        sys.exit(1)
-    return project
-
-
-def _read_project(path: Path, select: Sequence[str], names: Sequence[str]) -> tuple[Project, list[str] | None]:
-    """The project with what can be read of it, and the names of the tables asked for, None being all.
-
-    `--select a b` gives the first to the option, the others as arguments after PATH; `--select a,b` is the same.
-    """
-    from velo_dagster.plan.project import load_project
-
-    if names and not select:
-        raise click.UsageError(f"Got unexpected extra arguments: {' '.join(names)} (use --select to name tables).")
-    project = load_project(path)
-    chosen = [name.strip() for given in (*select, *names) for name in given.split(",") if name.strip()]
-    if select and not chosen:
-        raise click.UsageError("--select names no table.")
-    blocked = {name.casefold() for name in project.blocked}
-    concerned = any(name.casefold() in blocked for name in chosen)
-    say_problems(project, elsewhere=bool(chosen) and not concerned)
-    return project, chosen if select else None
-
-
-def _unreadable(project: Project, chosen: Sequence[str] | None) -> list[str]:
-    """Those of the chosen tables whose statements can't be read."""
-    asked = None if chosen is None else {name.casefold() for name in chosen}
-    return [name for name in project.unreadable if asked is None or name.casefold() in asked]
-
-
-def _warehouse(named: str | None, root: Path, settings: Settings, *, tell: bool = True) -> Warehouse:
-    """Where tables live: as the command says, else as the project does."""
-    from velo_dagster.plan.settings import warehouse_of
-    from velo_dagster.store.table import Warehouse
-
-    place = named if named is not None else warehouse_of(root, settings)
-    if tell:
-        say(f"warehouse: {place}")
-    return Warehouse(place)
-
-
-def _settings_at(path: Path) -> tuple[Path, Settings]:
-    """The project's folder and what its velo.yaml says: a query reads no statement."""
-    from velo_dagster.plan.settings import read_settings
-
-    root = path.parent if path.is_file() else path
-    settings, problems = read_settings(root)
-    for problem in problems:
-        say(problem.render())
-    if any(problem.severity == "error" for problem in problems):
-        sys.exit(1)
-    return root, settings.resolved(os.environ)
-
-
-def _engine(settings: Settings) -> EmbeddedEngine:
-    from velo_dagster.engine.session import EmbeddedEngine
-
-    return EmbeddedEngine(settings.engine, lambda: say("Starting Spark ..."))
 
 
 def _query_by_spark(sql: str, warehouse: Warehouse, settings: Settings, reason: str) -> pa.Table:
@@ -351,7 +287,7 @@ def _query_by_spark(sql: str, warehouse: Warehouse, settings: Settings, reason: 
 
     understood = understand(sql, warehouse)
     say(f"This query needs Spark ({reason}).")
-    engine = _engine(settings)
+    engine = embedded_engine(settings)
     try:
         return understood.run(engine)
     except Interrupted:
@@ -367,7 +303,11 @@ def _say_unsupported(project: Project) -> list[str]:
 
     lines = [
         error(
-            "E201", f"{type(one).__name__} statements are not supported yet; this one was not run.", one.span
+            "E201",
+            f"{type(one).__name__} statements are not supported yet; this one was not run.",
+            one.span,
+            "Put the rows into files, and read these: CREATE TABLE name AS SELECT … FROM file://data/*.csv.",
+            "Take the statement out; while it is there, a load of the whole project ends with exit code 1.",
         ).render()
         for one in project.others
     ]

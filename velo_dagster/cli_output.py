@@ -12,15 +12,18 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
+from velo_dagster.engine.report import count
 from velo_dagster.errors import Terminal, VeloError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from velo_dagster.engine.report import LoadReport
+    from velo_dagster.engine.progress import Progress
     from velo_dagster.engine.status import InputStatus, TableStatus
     from velo_dagster.plan.project import Project
 
+PLAIN_SECONDS = 10.0
+TERMINAL_SECONDS = 0.5
 FORMATS = ("table", "json", "jsonl", "csv")
 
 
@@ -61,10 +64,14 @@ def say_problems(project: Project, *, elsewhere: bool = False) -> None:
 
 
 @contextmanager
-def progress(names: Sequence[str]) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """While tables load: gives `say`, for lines in between, and `next_one`, to be called when a table is done."""
+def progress(names: Sequence[str], stands: Progress) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
+    """While tables load: gives `say`, for lines in between, and `next_one`, to be called when a table is done.
+
+    How the load stands is shown all the time on a terminal, and as a line now and then elsewhere.
+    """
     if not sys.stderr.isatty():
-        yield _plain_progress(names)
+        with stands.told(PLAIN_SECONDS, say):
+            yield _plain_progress(names)
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -75,10 +82,11 @@ def progress(names: Sequence[str]) -> Iterator[tuple[Callable[[str], None], Call
     with Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
         waiting = iter(names)
         task = bar.add_task(next(waiting, ""), total=len(names))
-        yield (
-            lambda message: console.print(message),
-            lambda: bar.update(task, advance=1, description=next(waiting, "")),
-        )
+        with stands.told(TERMINAL_SECONDS, lambda line: bar.update(task, description=line)):
+            yield (
+                lambda message: console.print(message),
+                lambda: bar.update(task, advance=1, description=next(waiting, "")),
+            )
 
 
 def _plain_progress(names: Sequence[str]) -> tuple[Callable[[str], None], Callable[[], None]]:
@@ -215,24 +223,6 @@ def to_json(value: Any) -> str:
     return "[" + ", ".join(to_json(one) for one in value) + "]"
 
 
-def load_line(report: LoadReport) -> str:
-    """One table's load: mode, method, rows read, rows changed, version, seconds."""
-    parts = [str(report.outcome)]
-    if report.version is not None:
-        parts = [f"{report.outcome} by {report.method}"]
-        parts[0] += f" ({report.reason})" if report.method == "full" else ""
-        parts += [f"{count(report.rows_read, 'row')} read"] if report.rows_read else []
-        parts += [f"{count(report.rows_changed, 'row')} changed"]
-        parts += [f"{count(report.rejected, 'row')} rejected"] if report.rejected else []
-        parts += [f"{count(report.skipped, 'bad row')} skipped"] if report.skipped else []
-        parts += [f"version {report.version}"]
-        parts += [] if report.ready else ["not ready yet: its first load goes on"]
-    if report.retried:
-        waited = sum(counted["waited_seconds"] for counted in report.retries.values())
-        parts.append(f"{report.retried} {'retry' if report.retried == 1 else 'retries'} in {waited:.1f} s")
-    return f"{report.table}: {', '.join(parts)}, {report.seconds:.1f} s"
-
-
 def status_lines(found: TableStatus) -> list[str]:
     parts = [found.state]
     if found.rows is not None:
@@ -258,11 +248,3 @@ def status_json(found: TableStatus) -> str:
     from dataclasses import asdict
 
     return to_json(asdict(found))
-
-
-def count(number: int, noun: str) -> str:
-    """
-    >>> count(1, "row"), count(20000, "row")
-    ('1 row', '20,000 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

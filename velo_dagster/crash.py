@@ -20,6 +20,8 @@ POINTS = (
     "before-commit",
     "after-commit",
     "after-acknowledge",
+    "before-maintenance",
+    "after-maintenance",
 )
 
 

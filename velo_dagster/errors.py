@@ -49,6 +49,12 @@ class VeloError(Exception):
             self.args = (self.render(),)
         return self
 
+    def advising(self, *steps: str) -> Self:
+        """The same error, with other steps, for a place where those of its maker don't help."""
+        self.steps = steps
+        self.args = (self.render(),)
+        return self
+
     def render(self) -> str:
         """
         >>> print(VeloError("It broke.", where=Span("a.sql", 3, 7), steps=["Mend it.", "Load again."]).render())

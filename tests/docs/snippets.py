@@ -21,7 +21,7 @@ OPERATORS = frozenset("|&;<>()")
 HOME = "/home/ann/shop"
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_ANNOUNCED = re.compile(r"^(?:\S+: loading \(\d+ of \d+\)|Starting Spark \.\.\.)\n", re.M)
+_ANNOUNCED = re.compile(r"^(?:\S+: loading \(\d+ of \d+\)|\S+: .* s so far\.|Starting Spark \.\.\.)\n", re.M)
 _VARYING = (
     (re.compile(r"\b\d+\.\d s\b"), "… s"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "… UTC"),

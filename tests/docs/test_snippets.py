@@ -16,12 +16,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from dagster import DagsterInstance, SensorResult, SkipReason, build_sensor_context
 
 from tests.docs.snippets import Command, Fence, Walk, announced, fences
-from velo_dagster import cli
+from velo_dagster import build_velo_definitions, cli
 from velo_dagster.engine.session import EmbeddedEngine
 from velo_dagster.plan.project import load_project
 
@@ -122,7 +124,7 @@ def shell(tmp_path: Path, engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(cli, "_engine", lambda project: SharedEngine(engine))
+    monkeypatch.setattr(cli, "embedded_engine", lambda project: SharedEngine(engine))
     yield Shell(folder)
 
 
@@ -142,7 +144,8 @@ def told_where(path: Path, line: int) -> Iterator[None]:
 def test_document_works_when_followed(path: Path, shell: Shell):
     def run_python(text: str, line: int) -> None:
         with told_where(path, line), redirect_stdout(io.StringIO()):
-            exec(compile(text, f"{name(path)}:{line}", "exec"), {"__name__": "__main__"})
+            known = {"__name__": "__main__", "__file__": str(shell.folder / "definitions.py")}
+            exec(compile(text, f"{name(path)}:{line}", "exec"), known)
 
     walk = Walk(path.read_text(), shell.folder, shell.run, shell.bash_must_end_well, run_python)
     now = walk.follow()
@@ -178,6 +181,32 @@ def test_settings_can_be_read(path: Path, fence: Fence):
         yaml.safe_load(fence.text)
     else:
         configparser.ConfigParser(strict=False, interpolation=None).read_string(fence.text)
+
+
+def test_the_alert_of_the_how_to_tells_what_is_waited_for(tmp_path: Path):
+    """Whoever copies it relies on being told; that the text can be run says nothing of that."""
+    found = list(fences((ROOT / "docs/how-to/dagster.md").read_text()))
+    known: dict[str, Any] = {}
+    exec(next(fence.text for fence in found if "@sensor" in fence.text), known)
+    (tmp_path / "orders.sql").write_text(next(fence.text for fence in found if fence.file == "orders.sql"))
+    repository = build_velo_definitions(tmp_path).get_repository_def()
+
+    def told(instance: DagsterInstance) -> str:
+        tick = repository.get_sensor_def("velo_sources")(
+            build_sensor_context(instance=instance, repository_def=repository)
+        )
+        assert isinstance(tick, SensorResult)
+        for event in tick.asset_events:
+            instance.report_runless_asset_event(event)
+        said = known["waiting_too_long"](build_sensor_context(instance=instance))
+        assert isinstance(said, SkipReason)
+        return said.skip_message or ""
+
+    with DagsterInstance.ephemeral() as instance:
+        assert "No files match pattern 'data/orders-*.csv'" in told(instance)
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data/orders-1.csv").write_text("customer,amount\nann,12.50\n")
+        assert told(instance) == "The source is there."
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from tests.harness import Play
-from velo_dagster.engine.checks import Finding, Standing, checks_of, run_check
+from velo_dagster.engine.checks import Check, Finding, Standing, checks_of, run_check
+from velo_dagster.engine.verify import Floats, _compare
 from velo_dagster.store.table import Warehouse
 
 SQL = """
@@ -84,8 +87,8 @@ def test_a_landing_and_a_table_that_disagree_are_found(shop: Play, monkeypatch: 
 
     made = verify._compare
 
-    def tampered(held, reloaded, keys, sample):
-        return made(held.where("id <> 1"), reloaded, keys, None)
+    def tampered(held, reloaded, keys, sample, floats):
+        return made(held.where("id <> 1"), reloaded, keys, None, floats)
 
     monkeypatch.setattr(verify, "_compare", tampered)
     finding = found(shop, "latest")["equals_full_reload"]
@@ -101,6 +104,81 @@ def test_history_that_nobody_has_any_more_is_not_called_equal(shop: Play):
     assert (finding.passed, finding.told) == (False, False)
     assert "Cannot tell: file://d/*.csv no longer has 2.csv" in finding.message
     assert found(shop, "latest")["equals_full_reload"].passed, "its landing has the history"
+
+
+def test_other_types_and_other_columns_are_not_equal(shop: Play, monkeypatch: pytest.MonkeyPatch):
+    """Spark compares a text with a number by casting, and columns by their places."""
+    from velo_dagster.engine import verify
+
+    for select in ("'1' AS id, 10 AS v", "10 AS v, 1 AS id", "1 AS id"):
+
+        def other(loader, plan, record, session, scratch, select=select):
+            session.spark.sql(f"SELECT {select}").write.format("delta").save(str(scratch.table(plan.name).path))
+            return ()
+
+        monkeypatch.setattr(verify, "_reload", other)
+        finding = found(shop, "orders")["equals_full_reload"]
+        assert (finding.passed, finding.told) == (False, True)
+        assert "its columns are id DECIMAL" in finding.message or "its columns are id BIGINT" in finding.message
+
+
+def test_keys_that_are_null_are_compared(spark):
+    held, made = (spark.createDataFrame([(None, x), (1, 1)], "id BIGINT, x BIGINT") for x in (1, 2))
+    found = _compare(held, made, ("id",), 5, Floats((), ()))
+    assert (found.rows, found.extra, found.missing) == (2, 1, 1)
+
+
+def test_floats_are_exact_where_they_are_copied_and_close_where_they_are_added(spark):
+    def differ(held: list[float], made: list[float], floats: Floats) -> bool:
+        one, other = (spark.createDataFrame([(1, x) for x in side], "id INT, x DOUBLE") for side in (held, made))
+        return not _compare(one, other, (), None, floats).equal
+
+    copied, added = Floats((), ()), Floats(("x",), [spark.sql("SELECT 0.3D AS y, 1000000000 AS id")])
+    assert differ([0.1 + 0.2], [0.3], copied) and not differ([0.1 + 0.2], [0.3], added)
+    assert not differ([5.5e-17, 7.0], [0.0, 7.0], added), "what cancels out leaves what was rounded off"
+    assert differ([1e-9], [0.0], added) and differ([1.0], [1.00001], added)
+    tiny = Floats(("x",), [spark.sql("SELECT 1e-20D AS y")])
+    assert differ([1e-20], [2e-20], tiny), "small numbers are numbers"
+    nan, infinite = float("nan"), float("inf")
+    assert not differ([nan, infinite], [infinite, nan], added)
+    assert differ([nan], [1.0], added) and differ([infinite], [1.0], added) and differ([infinite], [-infinite], added)
+    assert differ([1.0, 1.0], [1.0], added), "how often counts"
+
+
+def test_a_statement_that_was_not_loaded_yet_is_not_compared(shop: Play):
+    grouped = "CREATE TABLE orders AS SELECT id, COUNT(*) AS n FROM file://d/*.csv GROUP BY id;"
+    shop.write("t.sql", f"-- dagster: verify=all\n{grouped}")
+    finding = found(shop, "orders")["equals_full_reload"]
+    assert (finding.passed, finding.told) == (False, False)
+    assert finding.message == "Cannot tell: the statement changed since the last load."
+
+
+@pytest.mark.parametrize("cut", ["", "id,v\n1,1", None], ids=["emptied", "cut", "gone"])
+def test_a_file_that_is_no_longer_what_was_read_is_not_compared(play: Play, cut: str | None):
+    play.write("d.csv.gz", gzip.compress(b"id,v\n1,10\n2,20\n"))
+    sql = (
+        "-- dagster: verify=all\nCREATE TABLE t AS SELECT id, v FROM file://d.csv.gz WITH ('file.deleted' = 'remove');"
+    )
+    play.write("t.sql", sql)
+    play.loaded()
+    if cut is None:
+        (play.folder / "d.csv.gz").unlink()
+    else:
+        play.write("d.csv.gz", gzip.compress(cut.encode())[:12])
+    finding = found(play, "t")["equals_full_reload"]
+    assert (finding.passed, finding.told) == (False, False), finding
+    assert finding.message.startswith("Cannot tell: ")
+
+
+def test_a_check_that_breaks_has_failed(shop: Play):
+    def broken(standing: Standing) -> Finding:
+        raise AssertionError("what nobody thought of")
+
+    project = shop.project()
+    plan = project.table("orders")
+    standing = Standing(project, Warehouse(str(shop.folder / "warehouse")), plan, shop.engine)
+    finding = run_check(Check("odd", "", "ERROR", False, broken), standing)
+    assert not finding.passed and "what nobody thought of" in finding.message
 
 
 def test_rejected_rows_late_rows_and_missing_sources(shop: Play):
@@ -130,7 +208,7 @@ def test_the_command_refuses_a_selection_without_checks_and_ends_with_1_on_an_er
     shop.loaded()
     done = shop.command("check", "--warehouse", "warehouse", "--select", "orders")
     assert done.returncode == 1
-    assert "orders.positive: failed (ERROR): 1 row, such as {'id': 3}." in done.stdout
+    assert "orders.positive: failed (ERROR): 1 row, such as: id = 3" in done.stdout
     done = shop.command("check", "--warehouse", "warehouse", "--select", "nothing")
     assert (done.returncode, done.stdout) == (1, "")
     assert "E113" in done.stderr

@@ -6,12 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
 import pytest
+import tenacity
 
 from velo_dagster.engine.java import java_home
 from velo_dagster.engine.session import static_settings
@@ -50,14 +50,20 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 def wait_for(port: int, process: subprocess.Popen[bytes], log: Path, seconds: float = 180) -> None:
     """Until the server answers, or has ended."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and process.poll() is None:
+
+    def answers() -> bool:
         with socket.socket() as probe:
             probe.settimeout(1)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    pytest.fail(f"The Connect server did not come up:\n{log.read_text(errors='replace')[-3000:]}")
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    look = tenacity.Retrying(
+        stop=tenacity.stop_after_delay(seconds),
+        wait=tenacity.wait_fixed(0.1),
+        retry=tenacity.retry_if_result(lambda done: not done),
+        retry_error_callback=lambda _: False,
+    )
+    if not look(lambda: answers() or process.poll() is not None) or process.poll() is not None:
+        pytest.fail(f"The Connect server did not come up:\n{log.read_text(errors='replace')[-3000:]}")
 
 
 def test_a_history_over_spark_connect(server: str, tmp_path: Path) -> None:

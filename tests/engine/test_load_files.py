@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 
 import pytest
 
 from tests.harness import Play
 from velo_dagster.engine.load import Loader
+from velo_dagster.engine.progress import Progress
 from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.source_load import LoadOptions
 from velo_dagster.engine.status import table_status
+from velo_dagster.sources.contract import Source
 from velo_dagster.sources.files import FileSource
+from velo_dagster.sources.meter import noted
 from velo_dagster.store.table import Warehouse
 
 ORDERS = """
@@ -60,9 +65,28 @@ def test_second_load_without_new_rows_changes_nothing(orders: Play):
     assert {report.outcome for report in reports.values()} == {Outcome.UNCHANGED}
 
 
-def test_appended_lines_are_the_only_ones_read(orders: Play):
-    orders.append("data/orders-1.csv", "3,30.00\n2,5.00\n")
+@pytest.fixture
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes the tasks of each read have noted, in the order of the reads."""
+    found: list[int] = []
+    reads = Progress.reads
+
+    @contextmanager
+    def watched(progress: Progress, source: Source, size: int) -> Iterator[None]:
+        with reads(progress, source, size):
+            yield
+            assert progress.reading is not None
+            found.append(noted(progress.reading.folder)[1])
+
+    monkeypatch.setattr(Progress, "reads", watched)
+    return found
+
+
+def test_appended_lines_are_the_only_ones_read(orders: Play, bytes_read: list[int]):
+    appended = "3,30.00\n2,5.00\n"
+    orders.append("data/orders-1.csv", appended)
     reports = orders.loaded()
+    assert bytes_read == [len(appended)] * 3, "by each table that reads the files"
     assert reports["orders"].rows_read == 2
     assert reports["orders"].method == "append"
     assert reports["latest"].rows_changed == 2
@@ -541,3 +565,22 @@ def test_a_look_at_the_status_changes_nothing_outside(play: Play):
     play.write("t.sql", "CREATE TABLE t (id INT) AS SELECT * FROM file://new/a.csv WITH ('file.create.empty' = 'true')")
     table_status(play.project(), Warehouse(str(play.folder / "warehouse")), play.project().table("t"))
     assert not (play.folder / "new").exists()
+
+
+@pytest.mark.parametrize("key", ["", "PRIMARY KEY"], ids=["plain", "keyed"])
+def test_bad_rows_go_with_the_file_that_had_them(play: Play, key: str):
+    """Also where the table can't be read anew, because another file is gone: else a mended file is told as bad."""
+    for name in ("1", "2", "3"):
+        play.write(f"d/{name}.csv", f"id,x\n{name},10\nbad,{name}\n")
+    select = f"SELECT id {key}, x FROM file://d/*.csv WITH ('failure_strategy' = 'SendToDLQ')"
+    play.write("t.sql", f"CREATE TABLE t (id BIGINT, x BIGINT) AS {select};")
+    assert play.loaded()["t"].rejected == 3
+    (play.folder / "d/2.csv").unlink()
+    play.loaded()
+    play.write("d/1.csv", "id,x\n1,10\n7,1\n")
+    report = play.loaded()["t"]
+    assert report.rejected == 2
+    assert {(place, text) for place, _, text in play.rejected("t")} == {("2.csv:3", "bad,2"), ("3.csv:3", "bad,3")}
+    play.write("d/3.csv", "id,x\nworse,1\n")
+    assert play.loaded()["t"].rejected == 2
+    assert {text for _, _, text in play.rejected("t")} == {"bad,2", "worse,1"}

@@ -47,7 +47,23 @@ def test_changes_that_a_vacuum_took_are_recomputed(orders: Play, spark):
     spark.sql(f"OPTIMIZE delta.`{path}`")
     spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
     with_care(spark, True)
-    assert "changes of orders cannot be read" in follow(orders)
+    assert follow(orders) == "changes of orders are no longer there (FAILED_READ_FILE.FILE_NOT_EXIST)"
+
+
+def test_changes_that_cannot_be_read_for_another_reason_fail_the_load(orders: Play, monkeypatch):
+    """Recomputing would hide a full disk, and meet it again."""
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    orders.write("d/2.csv", "id,v\n3,3\n")
+    orders.loaded("orders")
+    with monkeypatch.context() as broken:
+        broken.setattr(Table, "changes", no_space)
+        report = orders.load()["large"]
+    assert report.outcome is Outcome.FAILED
+    assert "No space left on device" in str(report.error)
+    assert orders.loaded()["large"].method == "append"
 
 
 def with_care(spark, on: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import Play
-from velo_dagster.cli_output import load_line, status_lines
+from velo_dagster.cli_output import status_lines
 from velo_dagster.engine.report import LoadReport, Outcome
 from velo_dagster.engine.status import table_status
 from velo_dagster.errors import VeloError
@@ -26,7 +26,7 @@ def test_rows_left_out_are_counted_and_the_first_is_named(play: Play, key: str):
     with_ = "WITH ('failure_strategy' = 'LogAndContinue')"
     play.write("a.sql", f"CREATE TABLE t AS SELECT id{key}, amount FROM file://orders.csv {with_};")
     report = play.loaded()["t"]
-    assert report.skipped == 2 and ", 2 bad rows skipped, " in load_line(report)
+    assert report.skipped == 2 and ", 2 bad rows skipped, " in str(report)
     (note,) = report.notes
     assert note.startswith("2 bad rows were left out of file://orders.csv (LogAndContinue); the first: ")
     assert "orders.csv:3: 2 fields are expected, 1 found" in note
@@ -53,7 +53,7 @@ def test_tries_are_in_the_report(play: Play):
 def test_tries_are_shown():
     counted = {"attempts": 3, "retries": 2, "waited_seconds": 4.5}
     report = LoadReport("t", Outcome.UNCHANGED, retries={"file://a.csv": counted}, seconds=4.6)
-    assert load_line(report) == "t: unchanged, 2 retries in 4.5 s, 4.6 s"
+    assert str(report) == "t: unchanged, 2 retries in 4.5 s, 4.6 s"
 
 
 def test_a_table_that_waits_for_another_is_not_sent_in_a_circle(play: Play):
@@ -86,3 +86,23 @@ def test_status_says_of_a_removed_file_what_a_load_says(play: Play):
     path.parent.rmdir()
     assert "does not exist" in status_of(play, "kept")[0]
     assert play.load("kept")["kept"].outcome is Outcome.BLOCKED
+
+
+def test_a_damaged_log_is_told_as_the_health_of_its_table(play: Play):
+    """One table's trouble must not hide how all the others are."""
+    play.write("a.csv", "k,x\n1,1\n")
+    play.write(
+        "t.sql", "CREATE TABLE t AS SELECT k PRIMARY KEY, x FROM file://a.csv; CREATE TABLE r AS SELECT k FROM t;"
+    )
+    play.loaded()
+    project, warehouse = play.project(), Warehouse(str(play.folder / "warehouse"))
+    log = "_delta_log/00000000000000000000.json"
+    for name in ("t__landing_0", "t"):
+        (warehouse.root / name / log).write_text("junk{")
+        status = table_status(project, warehouse, project.table("t"))
+        assert not status.well and f"The log of table '{name}' cannot be read" in status.health
+    assert (status.state, status.rows) == ("broken", None)
+    reader = table_status(project, warehouse, project.table("r"))
+    assert reader.state == "ready" and "The log of table 't' cannot be read" in reader.health
+    error = play.load()["t"].error
+    assert isinstance(error, VeloError) and error.code == "T506"

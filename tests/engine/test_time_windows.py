@@ -9,12 +9,14 @@ from collections import Counter
 from datetime import datetime
 from decimal import Decimal
 
+import pytest
+
 from tests.harness import Play
 from velo_dagster.engine.report import Outcome
-from velo_dagster.sql.problems import NotSupportedYet
+from velo_dagster.errors import VeloError
 
 # The time comes from the clause, from the source's property, or from the table that is read. What is late counts as
-# everything else does: only EMIT FINAL would leave it out, and that is refused.
+# everything else does.
 TABLES = """
 CREATE TABLE events AS SELECT * FROM file://data/*.csv;
 CREATE TABLE tumbling AS SELECT window_start, window_end, COUNT(*) AS n, SUM(amount) AS total
@@ -95,20 +97,126 @@ def test_windows_are_half_open(play: Play):
     assert play.rows("t") == Counter({(Decimal(2), Decimal(30)): 1, (Decimal(1), Decimal(30)): 1})
 
 
-def test_windows_that_wait_for_their_end_are_refused(play: Play):
-    """EMIT FINAL done as EMIT CHANGES would show sums that still change to somebody who asked for final ones."""
+DOTTED = ("01.01.1970 00:01:00.0000", "01.01.1970 00:02:00.0000", "01.01.1970 00:06:00.0005")
+FORMATS = (
+    ("millis", "csv", "epoch_millis", ("60000", "120000", "360000.5")),
+    ("millis_text", "jsonl", "epoch_millis", ("60000", "120000", "360000.5")),
+    ("seconds", "csv", "epoch_seconds", ("60", "120", "360.0005")),
+    ("iso_text", "jsonl", "iso8601", ("1970-01-01T00:01:00", "1970-01-01 00:02", "1970-01-01T00:06:00.0005Z")),
+    ("pattern", "csv", "dd.MM.yyyy HH:mm:ss.SSSS", DOTTED),
+    ("number", "csv", "yyyyMMddHHmmss", ("19700101000100", "19700101000200", "19700101000600")),
+)
+
+
+def test_the_time_is_read_in_its_format(play: Play):
+    """A time that is read wrongly puts rows into the wrong windows, for years."""
+    tables = []
+    for name, kind, form, times in FORMATS:
+        play.write(f"{name}.{kind}", ("at,amount\n" if kind == "csv" else "") + record(kind, times[0], 100))
+        play.append(f"{name}.{kind}", record(kind, times[1], 200))
+        tables.append(
+            f"CREATE TABLE {name} AS SELECT window_start, SUM(amount) AS total FROM file://{name}.{kind} "
+            f"WINDOW TUMBLING(5m) WITH ('event.time.field' = 'at', 'event.time.format' = '{form}');"
+        )
+    play.write("t.sql", "\n".join(tables))
+    play.loaded()
+    for name, kind, _, times in FORMATS:
+        play.append(f"{name}.{kind}", record(kind, times[2], 500))
+    play.loaded()
+    expected = Counter({(Decimal(300), datetime(1970, 1, 1)): 1, (Decimal(500), datetime(1970, 1, 1, 0, 5)): 1})
+    for name, *_ in FORMATS:
+        assert play.rows(name) == expected, name
+
+
+def record(kind: str, time: str, amount: int) -> str:
+    """In JSON a quoted number stays text."""
+    return f"{time},{amount}\n" if kind == "csv" else f'{{"at": "{time}", "amount": {amount}}}\n'
+
+
+def test_a_format_counts_for_the_column_that_a_clause_names(play: Play):
+    play.grown(
+        "CREATE TABLE by_clause AS SELECT window_start, COUNT(*) AS n FROM file://t.csv WINDOW TUMBLING(at, 5m) "
+        "WITH ('event.time.format' = 'epoch_seconds');\n"
+        # Another column than the event time has no format, and is taken as it is.
+        "CREATE TABLE by_other AS SELECT window_start, COUNT(*) AS n FROM file://t.csv WINDOW TUMBLING(seen, 5m) "
+        "WITH ('event.time.field' = 'at', 'event.time.format' = 'epoch_seconds');\n",
+        {"t.csv": "at,seen\n60,1970-01-01T00:06:00\n"},
+        {"t.csv": "61,1970-01-01T00:07:00\n"},
+    )
+    assert play.rows("by_clause") == Counter({(Decimal(2), datetime(1970, 1, 1)): 1})
+    assert play.rows("by_other") == Counter({(Decimal(2), datetime(1970, 1, 1, 0, 5)): 1})
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "told"),
+    [
+        ("", "12345", "E137 The column `t`.`at` is BIGINT, which can't be read as a time as it is."),
+        ("epoch_millis", "1970-01-01T00:00:00", "E137 The column `t`.`at` is TIMESTAMP"),
+        ("yyyy-dd-MM", "1970-01-02", "E137 The column `t`.`at` is DATE"),
+        ("", "yesterday", "This is no time in ISO 8601: yesterday"),
+        ("", "12:30 h", "This is no time in ISO 8601: 12:30 h"),
+        ("epoch_seconds", "soon", "soon"),
+    ],
+)
+def test_what_is_no_time_fails_the_load(play: Play, form: str, value: str, told: str):
+    """A row in no window, or in that of today, would be missed by nobody."""
+    given = f", 'event.time.format' = '{form}'" if form else ""
     play.write(
         "t.sql",
-        "CREATE TABLE final AS SELECT COUNT(*) AS n FROM file://t.csv WINDOW TUMBLING(ts, 1s) EMIT FINAL;\n"
-        "CREATE TABLE changes AS SELECT COUNT(*) AS n, window_end FROM file://t.csv\n"
-        "WINDOW TUMBLING(ts, 1s) EMIT CHANGES;\n",
+        "CREATE TABLE t AS SELECT COUNT(*) AS n FROM file://t.csv t WINDOW TUMBLING(5m) "
+        f"WITH ('event.time.field' = 'at'{given});",
     )
-    play.write("t.csv", "ts\n1970-01-01T00:00:00\n")
-    reports = play.load()
-    error = reports["final"].error
-    assert (
-        isinstance(error, NotSupportedYet)
-        and "t.sql:1:86: error E207 EMIT FINAL is not supported yet." in error.render()
+    play.write("t.csv", f"at\n{value}\n")
+    error = play.load()["t"].error
+    assert isinstance(error, VeloError) and told in error.render()
+
+
+MORE = """
+CREATE TABLE events AS SELECT ts AS at, who, amount, ok FROM file://data/*.csv WITH ('event.time.field' = 'ts');
+CREATE TABLE people AS SELECT * FROM file://people.csv;
+CREATE TABLE passed_on AS SELECT who, window_end, SUM(amount) AS total FROM events WINDOW TUMBLING(5m) GROUP BY who;
+CREATE TABLE grouped AS SELECT window_start, who, COUNT(*) AS n FROM events
+  GROUP BY window_start, who, window_end WINDOW TUMBLING(at, 5m) HAVING COUNT(*) > 1 AND window_end IS NOT NULL;
+CREATE TABLE joined AS SELECT p.team, window_start, SUM(e.amount) AS total
+  FROM events e JOIN people p ON e.who = p.who WINDOW TUMBLING(e.at, 5m) GROUP BY p.team;
+CREATE TABLE nested AS SELECT window_start, MAX(amount) AS most
+  FROM (SELECT at AS t, amount FROM events WHERE ok) q WINDOW SLIDING(q.t, 4m, 2m) EMIT CHANGES;
+CREATE TABLE windows_of_windows AS SELECT window_start, SUM(total) AS total
+  FROM passed_on WINDOW TUMBLING(window_end, 10m);
+"""
+ROWS = (
+    "read_csv('{data}/data/*.csv', types = {'ts': 'TIMESTAMP', 'who': 'VARCHAR', 'amount': 'BIGINT', 'ok': 'BOOLEAN'})"
+)
+PEOPLE = "read_csv('{data}/people.csv', types = {'who': 'VARCHAR', 'team': 'VARCHAR'})"
+PASSED_ON = f"SELECT who, {FIVE} + INTERVAL 5 MINUTE AS window_end, SUM(amount) AS total FROM {ROWS} GROUP BY ALL"
+MORE_ANSWERS = {
+    "passed_on": PASSED_ON,
+    "grouped": f"SELECT {FIVE} AS window_start, who, COUNT(*) AS n FROM {ROWS} GROUP BY ALL HAVING COUNT(*) > 1",
+    "joined": f"SELECT team, {FIVE} AS window_start, SUM(amount) AS total FROM {ROWS} "
+    f"JOIN {PEOPLE} USING (who) GROUP BY ALL",
+    "nested": f"SELECT {TWO} - k * INTERVAL 2 MINUTE AS window_start, MAX(amount) AS most "
+    f"FROM {ROWS}, range(2) r(k) WHERE ok GROUP BY ALL",
+    "windows_of_windows": f"SELECT {STARTS.replace('{us}', '600000000').replace('ts', 'window_end')} AS window_start, "
+    f"SUM(total) AS total FROM ({PASSED_ON}) GROUP BY ALL",
+}
+
+
+def test_windows_over_tables_joins_and_subqueries(play: Play):
+    play.write("t.sql", MORE)
+    play.write("people.csv", "who,team\na,red\nb,blue\n")
+    steps = (
+        "1970-01-01T00:01:00,a,100,true\n1970-01-01T00:06:00,b,200,true\n",
+        "1970-01-01T00:02:00,a,7,false\n1970-01-01T00:11:00,a,1,true\n",
+        "1970-01-01T00:00:00,b,50,true\n1970-01-01T00:04:59.999999,b,60,true\n",
     )
-    assert not list((play.folder / play.warehouse).glob("final*"))
-    assert play.rows("changes") == Counter({(Decimal(1), datetime(1970, 1, 1, 0, 0, 1)): 1})
+    play.write("data/m.csv", "ts,who,amount,ok\n")
+    for number, step in enumerate(steps):
+        play.append("data/m.csv" if number < 2 else "data/a.csv", step if number < 2 else f"ts,who,amount,ok\n{step}")
+        if number == 1:
+            play.append("people.csv", "b,red\n")
+        play.loaded()
+        for name, query in MORE_ANSWERS.items():
+            assert play.rows(name) == play.duckdb(query), f"{name} after step {number}"
+    fresh = play.reloaded()
+    for name in MORE_ANSWERS:
+        assert play.rows(name) == fresh.rows(name), name

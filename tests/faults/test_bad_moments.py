@@ -82,6 +82,7 @@ def test_full_disk(play: Play, small_disk: Path, key: str):
     done = play.command("load", ".", "--warehouse", "warehouse")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "No space left on device" in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert "  1. Make room on the disk" in done.stderr, done.stderr
     assert play.rows("t") == before
     assert used(small_disk) - filled < 2**20
     much.unlink()

@@ -1,6 +1,6 @@
 """A run that is killed loses nothing and doubles nothing, wherever it was.
 
-Every crash point is visited twice: by a real SIGKILL of the CLI during an increment, and, cheaper, by an exception that
+Every crash point is visited by a real SIGKILL of the CLI during an increment, and most, cheaper, by an exception that
 nothing catches during a bulk load. After the next load every table equals one full load.
 """
 
@@ -29,6 +29,19 @@ CREATE TABLE latest (id BIGINT, amount DECIMAL(18,2)) AS SELECT id PRIMARY KEY, 
     WITH ('failure_strategy' = 'LogAndContinue');
 CREATE TABLE totals AS SELECT id, SUM(amount) AS amount FROM plain GROUP BY id;
 CREATE TABLE joined AS SELECT p.id, p.amount, t.amount AS total FROM plain p JOIN totals t ON p.id = t.id;
+"""
+FINAL = """
+CREATE TABLE hourly AS SELECT window_start, COUNT(*) AS clicks FROM file://clicks.csv WINDOW TUMBLING(at, 1h)
+    EMIT FINAL WITH ('late.data.strategy' = 'reject');
+"""
+TIDYING = ("before-maintenance", "after-maintenance")
+"""Points that are reached only now and then."""
+ALWAYS = [point for point in POINTS if point not in TIDYING]
+TIDY_EVERY_TIME = """
+from velo_dagster.cli import main
+from velo_dagster.engine import maintenance
+maintenance.EVERY = 1
+main(["load", ".", "--warehouse", "warehouse"])
 """
 TABLES = ("plain", "latest", "totals", "joined")
 FEW, MANY = 12, 350
@@ -86,7 +99,7 @@ def killed_at(point: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", ALWAYS)
 def test_killed_in_the_bulk_load(play: Play, monkeypatch: pytest.MonkeyPatch, point: str):
     first_files(play, MANY if point == "before-positions-file" else FEW)
     with killed_at(point, monkeypatch):
@@ -108,7 +121,48 @@ def copy(loaded: Play, tmp_path) -> Play:
     return Play(tmp_path, loaded.engine)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", ["before-commit", "after-commit"])
+def test_killed_while_a_join_of_two_changed_tables_is_computed_in_parts(
+    copy: Play, monkeypatch: pytest.MonkeyPatch, point: str
+):
+    copy.small = 0
+    # Made while small, they have no keys of parts yet.
+    copy.loaded("totals", "joined", full_refresh=True)
+    more(copy)
+    copy.loaded("plain", "latest", "totals")
+    with killed_at(point, monkeypatch):
+        copy.load("joined")
+    again = copy.loaded("joined")["joined"]
+    assert again.method == ("groups" if point == "before-commit" else "")
+    verify(copy)
+
+
+@pytest.mark.parametrize("point", TIDYING)
+def test_sigkill_while_a_table_is_tidied_up(copy: Play, point: str):
+    more(copy)
+    environment = os.environ | {"VELO_CRASH_AT": point}
+    done = subprocess.run([sys.executable, "-c", TIDY_EVERY_TIME], cwd=copy.folder, env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    verify(copy)
+
+
+@pytest.mark.parametrize("point", ["before-rejected-commit", "after-rejected-commit"])
+def test_killed_while_late_rows_are_kept_aside(play: Play, monkeypatch: pytest.MonkeyPatch, point: str):
+    play.write("t.sql", FINAL)
+    play.write("clicks.csv", "at\n2025-06-01T10:00:00\n2025-06-01T12:00:00\n2025-06-01T10:30:00\n")
+    with killed_at(point, monkeypatch):
+        play.load()
+    play.loaded()
+    play.append("clicks.csv", "2025-06-01T14:00:00\n2025-06-01T13:00:00\n")
+    done = play.command("load", ".", "--warehouse", "warehouse", environment={"VELO_CRASH_AT": point})
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    play.loaded()
+    fresh = play.reloaded()
+    assert play.rows("hourly") == fresh.rows("hourly") and play.rows("hourly")
+    assert play.rejected("hourly") == fresh.rejected("hourly") and play.rejected("hourly").total() == 2
+
+
+@pytest.mark.parametrize("point", ALWAYS)
 def test_sigkill_of_the_cli_in_an_increment(copy: Play, point: str):
     if point == "before-positions-file":
         first_files(copy, MANY)

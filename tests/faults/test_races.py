@@ -17,6 +17,7 @@ from tests.faults.test_kills import Killed
 from tests.harness import Play
 from velo_dagster.engine import load, source_load, source_write
 from velo_dagster.engine.report import Outcome
+from velo_dagster.sources.errors import SourceChanged
 from velo_dagster.store.table import Overtaken, Warehouse
 
 Meanwhile = Callable[..., None]
@@ -132,4 +133,28 @@ def test_parquet_rewritten_while_it_is_read(play: Play, meanwhile: Meanwhile, st
         assert Warehouse(str(play.folder / "warehouse")).table(name).last_load() == 1
     play.loaded()
     assert sorted(play.table("t").column("v").to_pylist()) == [4, 5, 6, 7]
+    assert play.rows("t") == play.reloaded().rows("t")
+
+
+@pytest.mark.parametrize(("statement", "point"), [(PLAIN, "commit"), (KEYED, "landing-commit")], ids=["plain", "keyed"])
+def test_parquet_rewritten_each_time_it_is_read(
+    play: Play, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch, statement: str, point: str
+):
+    """The error tells the truth about the table: only behind a landing it is as it was."""
+    play.write("t.sql", statement.replace("csv", "parquet"))
+    os.utime(parquet(play, [1, 2, 3]), LONG_AGO)
+    play.loaded()
+    parquet(play, [1, 2, 3, 4])
+    monkeypatch.setattr(source_load, "ATTEMPTS", 2)
+    length = iter(range(5, 9))
+    meanwhile(f"before-{point}", lambda: parquet(play, [7] * next(length)), every_time=True)
+    error = play.load()["t"].error
+    assert isinstance(error, SourceChanged)
+    held = sorted(play.table("t").column("v").to_pylist())
+    if statement == KEYED:
+        assert held == [1, 2, 3] and "the table is as it was" in str(error)
+    else:
+        assert held == [7] * 6 and "the table may hold rows of the file as it became" in str(error)
+    monkeypatch.undo()
+    play.loaded()
     assert play.rows("t") == play.reloaded().rows("t")

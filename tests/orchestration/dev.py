@@ -29,6 +29,8 @@ SENSORS = """query($s: RepositorySelector!) { sensorsOrError(repositorySelector:
 ASSET = """query($k: AssetKeyInput!) { assetOrError(assetKey: $k) { ... on Asset {
   assetMaterializations(limit: 20) { runId metadataEntries { label ... on IntMetadataEntry { intValue } } }
   definition { partitionStats { numMaterialized numFailed numPartitions } } } } }"""
+CHECKS = """query($k: AssetKeyInput!) { assetOrError(assetKey: $k) { ... on Asset { definition { assetChecksOrError {
+  ... on AssetChecks { checks { name executionForLatestMaterialization { status } } } } } } } }"""
 LOCATION = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name location { name } } } } }"
 RELOAD = """mutation($n: String!) { reloadRepositoryLocation(repositoryLocationName: $n) {
   __typename ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
@@ -116,6 +118,12 @@ class Dev:
         """How many partitions are there, and how many have failed."""
         stats = self.asset(key)["definition"]["partitionStats"]
         return stats["numMaterialized"], stats["numFailed"]
+
+    def checks(self, key: str) -> dict[str, str]:
+        """How each check of a table stands for its newest load; empty where it has not spoken of that."""
+        found = self.ask(CHECKS, k={"path": key.split("/")})["assetOrError"]["definition"]["assetChecksOrError"]
+        said = {one["name"]: one["executionForLatestMaterialization"] for one in found["checks"]}
+        return {name: one["status"] if one else "" for name, one in said.items()}
 
     # -- actions ------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +101,26 @@ def test_from_nothing_to_everything_loaded(dev: Dev):
     assert len(failures) == 1, "only the broken file made a run fail, and what was killed"
     for sensor in dev.sensors():
         assert not [tick["error"] for tick in dev.ticks(sensor) if tick["error"]], sensor
+
+
+def test_a_worker_that_is_killed_leaves_no_table_behind(dev: Dev):
+    """Dagster notices the death of a run's process before we do, tells nobody why, and automation asks only once."""
+    project = dev.project
+    write(project, "data/users.csv", "user_id,name\n1,ann\n2,bob\n")
+    dev.until(lambda: dev.loads("enriched"), 240, "enriched is loaded")
+    before = {run["runId"] for run in dev.runs()}
+    write(project, "data/orders-2.csv", "id,user_id,amount\n3,1,7\n")
+
+    def worker() -> list[int]:
+        """The process of a run that loads enriched, once it has told it."""
+        tags = [
+            {tag["key"]: tag["value"] for tag in run["tags"]}
+            for run in dev.runs()
+            if run["runId"] not in before and run["assetSelection"] == [{"path": ["enriched"]}]
+            if run["status"] == "STARTED"
+        ]
+        return [int(one["velo/process"].partition("@")[0]) for one in tags if "velo/process" in one]
+
+    os.kill(dev.until(worker, 240, "enriched is being loaded")[0], signal.SIGKILL)
+    assert ids(project, "enriched") == [1, 2]
+    dev.until(lambda: ids(project, "enriched") == [1, 2, 3], 240, "enriched is loaded after the kill, with no click")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from dagster_pyspark import LazyPySparkResource, PySparkResource
 from tests.harness import Play
 from velo_dagster import VeloSparkResource, build_velo_definitions
 from velo_dagster.engine.session import BorrowedEngine, NoDelta
-from velo_dagster.orchestration.resources import NoSpark, engine_of
+from velo_dagster.orchestration.resources import NoSpark, SettingsOfAServer, engine_of
 
 
 @pytest.mark.parametrize("resource", [PySparkResource(spark_config={}), LazyPySparkResource(spark_config={}), None])
@@ -39,7 +41,7 @@ def test_nothing_new_starts_no_spark(play: Play, engine: Any):
     play.loaded()
 
     class Unwanted(VeloSparkResource):
-        def engine(self, settings: Any, starting: Any) -> Any:
+        def engine(self, settings: Any, say: Any) -> Any:
             class NoEngine:
                 def session(self) -> Any:
                     raise AssertionError("Spark was asked for")
@@ -56,7 +58,33 @@ def test_nothing_new_starts_no_spark(play: Play, engine: Any):
 
 def test_a_resource_without_a_session_is_refused():
     with pytest.raises(NoSpark, match="dict has no Spark session"):
-        engine_of({}, {}, lambda: None)
+        engine_of({}, {}, print)
+
+
+def test_a_resource_that_is_refused_fails_the_run_at_once(tmp_path: Path):
+    (tmp_path / "t.sql").write_text("CREATE TABLE t AS SELECT * FROM file://d.csv")
+    resource = VeloSparkResource(remote="sc://spark:15002", settings={"spark.sql.shuffle.partitions": "8"})
+    job = build_velo_definitions(tmp_path, spark=resource).resolve_implicit_global_asset_job_def()
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, asset_selection=[_key("t")], raise_on_error=False)
+    assert not done.success
+    assert not [event for event in done.all_events if event.is_step_up_for_retry], "it would be refused again"
+
+
+def test_settings_that_cannot_count_are_refused_or_told():
+    """Somebody else's Spark has its own; whoever set them here would wait for their effect."""
+    said: list[str] = []
+    engine_of(VeloSparkResource(remote="sc://spark:15002"), {}, said.append)
+    assert not said
+    ours = {"spark.sql.shuffle.partitions": "8"}
+    engine_of(VeloSparkResource(remote="sc://spark:15002"), ours, said.append)
+    engine_of(SimpleNamespace(spark_session=object()), ours, said.append)
+    assert said == [
+        f"The engine's settings in velo.yaml don't count, {whose} has its own: spark.sql.shuffle.partitions."
+        for whose in ("the server at sc://spark:15002", "the session of SimpleNamespace")
+    ]
+    with pytest.raises(SettingsOfAServer, match="has both settings and remote"):
+        engine_of(VeloSparkResource(remote="sc://spark:15002", settings=ours), {}, said.append)
 
 
 def test_a_session_without_delta_is_told_what_it_lacks():

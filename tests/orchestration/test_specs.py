@@ -8,6 +8,7 @@ import pytest
 from dagster import AssetKey, AssetSpec, Definitions
 
 from velo_dagster import VeloDagsterTranslator, VeloSource, VeloTable, build_velo_definitions
+from velo_dagster.orchestration.assets import RETRIES
 from velo_dagster.orchestration.definitions import WrongProject
 
 SQL = """
@@ -67,6 +68,26 @@ def test_tables_increments_and_sources_are_assets(project: Path):
 def test_only_tables_over_tables_are_automated(project: Path):
     found = specs(build_velo_definitions(project))
     assert {name for name, spec in found.items() if spec.automation_condition is not None} == {"enriched"}
+
+
+def test_each_table_has_a_pool_that_its_increments_share(project: Path):
+    """Two runs of one table wait for each other, those of two tables don't; both are tried again by one policy."""
+    definitions = build_velo_definitions(project)
+    ops = {
+        key: definitions.get_assets_def(AssetKey.from_user_string(key)).op
+        for key in specs(definitions)
+        if "file" not in key
+    }
+    assert {key: op.pool for key, op in ops.items()} == {
+        "orders": "velo/orders",
+        "orders/increments": "velo/orders",
+        "users": "velo/users",
+        "users/increments": "velo/users",
+        "quiet": "velo/quiet",
+        "enriched": "velo/enriched",
+        "enriched/increments": "velo/enriched",
+    }
+    assert {op.retry_policy for op in ops.values()} == {RETRIES}
 
 
 def test_the_code_version_is_what_rows_depend_on(project: Path):

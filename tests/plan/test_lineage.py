@@ -48,14 +48,30 @@ CASES = [
         "SELECT user_id, row_number() OVER (PARTITION BY user_id ORDER BY amount) AS r FROM orders",
         {"user_id": ["orders.user_id"], "r": ["orders.amount", "orders.user_id"]},
     ),
+    # A window's start and end are made of the time, which the clause names, or the input.
+    (
+        "SELECT window_start, _WINDOW_END AS e, date(window_start) AS d, SUM(amount) AS s FROM orders "
+        "WINDOW TUMBLING(id, 5m)",
+        {"window_start": ["orders.id"], "e": ["orders.id"], "d": ["orders.id"], "s": ["orders.amount"]},
+    ),
+    (
+        "SELECT u.city, window_end FROM orders o JOIN users u ON true WINDOW SESSION(5m) GROUP BY u.city EMIT FINAL",
+        {"city": ["users.city"], "window_end": ["orders.amount"]},
+    ),
+    (
+        "SELECT q.w FROM (SELECT window_end AS w FROM file://a.csv WINDOW SLIDING(5m, 1m)) q",
+        {"w": ["_input_0.v"]},
+    ),
+    ("SELECT window_start FROM (SELECT id AS window_start FROM orders)", {"window_start": ["orders.id"]}),
 ]
+TIMES = {"orders": "amount", "_input_0": "v.at"}
 
 
 @pytest.mark.parametrize(("select", "expected"), CASES)
 def test_origins(select: str, expected: dict[str, list[str]]):
     (statement,), problems = parse(f"CREATE TABLE t AS {select}", "f")
     assert not problems
-    found = column_lineage(statement, INPUTS, list(expected))  # pyright: ignore[reportArgumentType]
+    found = column_lineage(statement, INPUTS, list(expected), TIMES)  # pyright: ignore[reportArgumentType]
     assert {name: [".".join(origin) for origin in origins] for name, origins in found.items()} == expected
 
 

@@ -60,7 +60,7 @@ def test_properties_win_by_nearness(tmp_path: Path):
         tmp_path,
         velo_yaml="defaults: {file: {a: d, b: d, c: d, e: d}}\nsources: {src: {uri: 'file://x.csv', b: s, c: s, e: s}}",
         a_sql="CREATE TABLE t AS SELECT * FROM src WITH ('e' = 'relation') WHERE true "
-        "WITH ('c' = 'end', 'e' = 'end', 'retention' = '1d')",
+        "WITH ('c' = 'end', 'e' = 'end', 'table_model' = 'compact')",
     )
     planned = only_input(made)
     assert planned.properties == {"a": "d", "b": "s", "c": "end", "e": "relation"}

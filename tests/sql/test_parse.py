@@ -98,7 +98,10 @@ def test_comments_right_above_belong_to_the_statement():
     found, _ = parse(
         "-- of the file\n\n-- dagster: group=a\n-- velo: allow=W104\nCREATE TABLE a AS SELECT 1; -- x", "f"
     )
-    assert found[0].comments == ("dagster: group=a", "velo: allow=W104")
+    assert found[0].comments == (
+        statements.Comment("dagster: group=a", Span("f", 3, 4)),
+        statements.Comment("velo: allow=W104", Span("f", 4, 4)),
+    )
 
 
 KEYS = {

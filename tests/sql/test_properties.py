@@ -19,7 +19,7 @@ def test_defaults_of_files() -> None:
         "max_records": None,
         "encoding": "utf-8",
         "null.value": "",
-        "watch": False,
+        "watch": True,
         "file.create.empty": False,
         "file.deleted": "keep",
         "file.verify": "ends",

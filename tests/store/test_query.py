@@ -95,6 +95,8 @@ def test_unknown_names_are_told_with_the_nearest(warehouse: Warehouse):
         query("SELECT * FROM thngs", warehouse)
     with pytest.raises(UnknownColumn, match=r"(?s)no column 'amuont'.*Did you mean amount"):
         query("SELECT amuont FROM things", warehouse)
+    with pytest.raises(UnknownColumn, match=r"(?s)no column 'amount'.*Name the table that has it: FROM"):
+        query("SELECT amount", warehouse)
 
 
 def test_names_that_delta_refuses_are_those_of_the_table(warehouse: Warehouse):

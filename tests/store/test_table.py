@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from velo_dagster.store.record import INLINE_LIMIT, Record, UnreadablePositions
-from velo_dagster.store.table import ForeignChange, Overtaken, Table, Warehouse
+from velo_dagster.store.table import ForeignChange, Overtaken, Table, TidiedUp, UnreadableLog, Warehouse
 
 
 def record(load: int, attempt: str, **values) -> Record:
@@ -162,3 +162,43 @@ def test_names_are_those_that_users_know(spark, tmp_path: Path):
     for table in (warehouse.table("b"), warehouse.table("a"), warehouse.landing("a", 0), warehouse.rejected("a")):
         table.commit(spark, record(1, "x"), rows(spark, table, 1))
     assert warehouse.names() == ["a", "b"]
+
+
+def test_what_fails_after_the_commit_does_not_unmake_it(spark, table: Table):
+    """A checkpoint that fails would else look like maintenance, and whoever tries again would write the rows twice."""
+
+    def failing(write):
+        def run() -> None:
+            write()
+            raise RuntimeError("the checkpoint failed")
+
+        return run
+
+    first = table.commit(spark, record(1, "a"), failing(rows(spark, table, 3)))
+    second = table.commit(spark, record(2, "b"), failing(rows(spark, table, 2)))
+    assert [(made.load, made.attempt, made.rows_changed) for made in (first, second)] == [(1, "a", 3), (2, "b", 2)]
+    assert not list((table.path / "_velo/writing").iterdir()), "the write is over"
+
+
+def test_what_fails_beside_maintenance_keeps_its_cause(engine, spark, table: Table):
+    table.commit(spark, record(1, "a"), rows(spark, table, 3))
+
+    def failing() -> None:
+        with engine.session() as other:
+            other.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES ('note' = 'moved')")
+        raise ZeroDivisionError("1/0")
+
+    with pytest.raises(TidiedUp) as tidied:
+        table.commit(spark, record(2, "b"), failing)
+    assert isinstance(tidied.value.failure, ZeroDivisionError)
+    conflict = RuntimeError("[DELTA_CONCURRENT_DELETE_READ] …")
+    assert isinstance(TidiedUp("t", 1, conflict).failure, TidiedUp), "maintenance was indeed in the way"
+
+
+def test_a_damaged_log_is_told_in_our_words(tmp_path: Path):
+    table = Warehouse(str(tmp_path)).table("orders")
+    (table.path / "_delta_log").mkdir(parents=True)
+    (table.path / "_delta_log/00000000000000000000.json").write_text("junk{")
+    for look in (table.record, table.last_load, table.history):
+        with pytest.raises(UnreadableLog, match="The log of table 'orders' cannot be read"):
+            look()

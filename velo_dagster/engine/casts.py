@@ -1,7 +1,7 @@
-"""Which cast of a statement overflowed: Spark tells the type, but not the place.
+"""Which cast of a statement, or which of its declared columns, does not hold a value.
 
-The casts to that type are looked for in the user's own text, and among the declared columns. Where there is one, it is
-the one; where there are several, all of them are named.
+Of a cast that overflowed Spark tells the type, but not the place. The casts to that type are looked for in the user's
+own text. Where there is one, it is the one; where there are several, all of them are named.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from velo_dagster.engine.columns import BARE, MISFIT, WIDEST
+from velo_dagster.engine.errors import InexactCast
 from velo_dagster.errors import Span
 from velo_dagster.sql.render import place
 from velo_dagster.sql.statements import Column, Query
@@ -18,14 +20,27 @@ from velo_dagster.sql.type_names import spark_type
 
 OVERFLOW = re.compile(r'\[CAST_OVERFLOW\] The value \S+ of the type "[^"]+" cannot be cast to "(\w+)"')
 
+RAISED = "[USER_RAISED_EXCEPTION]"
 
-def casts_that_overflow(error: Exception, query: Query, declared: Sequence[Column] = ()) -> list[Span]:
+
+def casts_that_overflow(error: Exception, query: Query) -> list[Span]:
     """Where the cast may stand of which an error says that it overflowed; none, if it says no such thing."""
     found = OVERFLOW.search(str(error))
-    if found is None:
-        return []
-    written = [place(query, at) for at in _casts(query.tokens, found[1])]
-    return [*(column.span for column in declared if column.type == found[1]), *written]
+    return [place(query, at) for at in _casts(query.tokens, found[1])] if found else []
+
+
+def too_narrow(sentence: str, declared: Sequence[Column], lead: str) -> InexactCast | None:
+    """The error to show if Spark's sentence is that a declared column does not hold a value."""
+    said = sentence.removeprefix(f"{RAISED} ")
+    for column in declared:
+        if said != sentence and said.startswith(f"Column {column.name} ") and MISFIT in said:
+            steps = ["Mend the value or the SELECT, or declare a type that holds it."]
+            if column.type.upper() == BARE:
+                steps.append(
+                    f"{BARE} over a text or a float is {WIDEST}: declare the digits that it needs, {BARE}(p,s)."
+                )
+            return InexactCast(f"{lead}{said}.", where=column.span, steps=steps)
+    return None
 
 
 def _casts(tokens: Sequence[Token], wanted: str) -> Iterator[int]:

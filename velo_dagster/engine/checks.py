@@ -6,13 +6,15 @@ A check that can't be made has failed: a table that was never loaded is not what
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from velo_dagster.engine.failures import summary
 from velo_dagster.engine.load import Loader
 from velo_dagster.engine.query import understand
-from velo_dagster.engine.session import Engine, Session
+from velo_dagster.engine.report import count
+from velo_dagster.engine.session import Engine, Session, SparkWanted
 from velo_dagster.engine.status import OK, TableStatus, table_status
 from velo_dagster.engine.verify import CannotTell, compare_with_reload
 from velo_dagster.errors import VeloError
@@ -121,6 +123,41 @@ def run_check(check: Check, standing: Standing) -> Finding:
         return check.run(standing)
     except VeloError as error:
         return Finding(False, str(error))
+    except SparkWanted:
+        # Whoever has no Spark to give wants to know.
+        raise
+    except Exception as error:  # noqa: BLE001 - every failure becomes a finding, with its cause
+        return Finding(False, f"The check could not be made: {type(error).__name__}: {summary(error)}")
+
+
+@dataclass(frozen=True)
+class BlockingChecks:
+    """Keeps a load from reading tables whose blocking checks fail, each load of theirs looked at once.
+
+    One that was read before was looked at then.
+    """
+
+    project: Project
+    warehouse: Warehouse
+    engine: Engine
+    found: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __call__(self, name: str, known: bool) -> str:
+        """Which blocking check of a table fails, and what it says; empty if none does."""
+        record = self.warehouse.table(name).record()
+        if known or record is None:
+            return ""
+        key = (name, record.load)
+        if key not in self.found:
+            self.found[key] = "; ".join(self._failures(name))
+        return self.found[key]
+
+    def _failures(self, name: str) -> Iterator[str]:
+        standing = Standing(self.project, self.warehouse, self.project.table(name), self.engine)
+        for check in (one for one in checks_of(standing.plan) if one.blocking):
+            finding = run_check(check, standing)
+            if not finding.passed and finding.severity(check) == "ERROR":
+                yield f"its check {check.name} fails: {finding.message}"
 
 
 def _record(standing: Standing) -> Record:
@@ -138,11 +175,11 @@ def _key_unique(standing: Standing) -> Finding:
         f"SELECT {named}, COUNT(*) AS velo_rows FROM {table} GROUP BY {named} HAVING COUNT(*) > 1 "
         f"ORDER BY {named} LIMIT {EXAMPLES}"
     )
-    seen = {"rows without a key": missing, "examples": [str(dict(row)) for row in twice]}
+    seen = {"rows_without_key": missing, "examples": [_shown(row) for row in twice]}
     if not missing and not twice:
         return Finding(True, f"Every row has its own {', '.join(standing.plan.statement.keys)}.", seen)
-    wrong = [f"{missing} rows have none"] if missing else []
-    wrong += [f"several rows share {seen['examples'][0]}"] if twice else []
+    wrong = [f"{count(missing, 'row')} without one"] if missing else []
+    wrong += [f"several rows with {seen['examples'][0]}"] if twice else []
     return Finding(False, f"The key is not unique: {' and '.join(wrong)}.", seen)
 
 
@@ -152,16 +189,15 @@ def _rows_as_loaded(standing: Standing) -> Finding:
     told, held = opened.count(), opened.dataset().count_rows()
     seen = {"rows": held, "load": record.load, "version": opened.version}
     if told != held:
-        return Finding(False, f"The log says {told} rows, the files hold {held}.", seen)
-    return Finding(True, f"{held} rows at load {record.load}.", seen)
+        return Finding(False, f"The log says {count(told, 'row')}, the files hold {held:,}.", seen)
+    return Finding(True, f"{count(held, 'row')} at load {record.load}.", seen)
 
 
 def _nothing_rejected(standing: Standing) -> Finding:
-    count = standing.status().rejected
-    where = f"{standing.plan.name}__rejected"
-    if count:
-        message = f"{count} bad rows were kept aside: velo-dagster query 'SELECT * FROM {where}'"
-        return Finding(False, message, {"rejected": count})
+    rejected = standing.status().rejected
+    if rejected:
+        shown = f"velo-dagster query 'SELECT * FROM {standing.plan.name}__rejected'"
+        return Finding(False, f"{count(rejected, 'bad row')} kept aside: {shown}", {"rejected": rejected})
     return Finding(True, "No bad row was kept aside.", {"rejected": 0})
 
 
@@ -178,7 +214,7 @@ def _fresh(standing: Standing) -> Finding:
     assert allowed is not None
     age = time.time() - _record(standing).at / 1000
     waiting = [f"{one.name} ({one.lag} {one.unit})" for one in standing.status().inputs if one.lag or one.lag is None]
-    seen = {"seconds since the last load": round(age, 1), "waiting": waiting}
+    seen = {"seconds_since_load": round(age, 1), "waiting": waiting}
     if waiting and age > allowed:
         return Finding(False, f"Waiting for {age:.0f} s: {', '.join(waiting)}.", seen)
     return Finding(True, "Nothing has waited too long." if waiting else "Nothing waits.", seen)
@@ -192,10 +228,11 @@ def _equals_reload(standing: Standing) -> Finding:
             found = compare_with_reload(loader, standing.plan, session, asked if isinstance(asked, int) else None)
         except CannotTell as reason:
             return Finding(False, f"Cannot tell: {reason}.", told=False)
-    seen = {"rows": found.rows, "too many": found.extra, "missing": found.missing, "examples": list(found.examples)}
+    seen = {"rows": found.rows, "too_many": found.extra, "missing": found.missing, "examples": list(found.examples)}
     if found.equal:
-        return Finding(True, f"{found.rows} rows, as a full reload gives them.", seen)
-    return Finding(False, f"{found.extra} rows too many, {found.missing} missing: {'; '.join(found.examples)}", seen)
+        return Finding(True, f"{count(found.rows, 'row')}, as a full reload gives them.", seen)
+    wrong = f"{count(found.extra, 'row')} too many, {found.missing:,} missing"
+    return Finding(False, f"{wrong}: {'; '.join(found.examples)}", seen)
 
 
 def _from_sql(check: SqlCheck) -> Check:
@@ -203,8 +240,12 @@ def _from_sql(check: SqlCheck) -> Check:
         found = standing.rows(check.query.text)
         if not found:
             return Finding(True, "There is no such row.", {"rows": 0})
-        examples = [str(dict(row)) for row in found[:EXAMPLES]]
-        rows = "1 row" if len(found) == 1 else f"{len(found)} rows"
-        return Finding(False, f"{rows}, such as {examples[0]}.", {"rows": len(found), "examples": examples})
+        examples = [_shown(row) for row in found[:EXAMPLES]]
+        message = f"{count(len(found), 'row')}, such as: {examples[0]}"
+        return Finding(False, message, {"rows": len(found), "examples": examples})
 
     return Check(check.name, f"No row of: {check.query.text}", check.severity, check.blocking, run)
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in row.items())

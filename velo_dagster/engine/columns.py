@@ -1,11 +1,19 @@
-"""Declared columns and keys of a result: types are held exactly, keys are unique, or the load fails."""
+"""Declared columns and keys of a result: types are held exactly, keys are unique, or the load fails.
+
+A text is read as a file's own column of the declared type is read: it is taken if that takes it, and means the same
+value. Of any other value Spark's cast is taken, if that, cast back, is the value again.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from velo_dagster.engine.errors import DuplicateKey, InexactCast
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.sources.formats.convert import convert
+from velo_dagster.sources.formats.ddl import to_arrow
 from velo_dagster.sql.names import quote, sanitise_all
 from velo_dagster.sql.statements import Column, CreateTableAs
 from velo_dagster.store.table import HIDDEN
@@ -16,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 EXAMPLES = 3
+BARE = "DECIMAL"
+WIDEST = "DECIMAL(38,18)"
+MISFIT = " does not hold the value "
 
 
 def output(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
@@ -38,8 +49,12 @@ def _declared(frame: DataFrame, statement: CreateTableAs) -> DataFrame:
             raise _mismatch(statement, shown)
         named = dict(zip(shown, statement.columns, strict=True))
     return frame.select(
-        *[_exactly(frame, name, named[name]) if name in named else frame[quote(name)] for name in frame.columns]
+        *(_exactly(frame, name, named[name]) if name in named else frame[quote(name)] for name in frame.columns)
     )
+
+
+def _exactly(frame: DataFrame, name: str, column: Column) -> SparkColumn:
+    return Declared(frame, name, column).exactly().alias(column.name)
 
 
 def storable(frame: DataFrame) -> DataFrame:
@@ -76,6 +91,20 @@ def orderable(type_: DataType) -> bool:
     return not isinstance(type_, MapType | VariantType)
 
 
+def comparable_rows(frame: DataFrame) -> DataFrame:
+    """The frame with values that Spark can compare: what it has no order for as JSON."""
+    from pyspark.sql import functions as f
+
+    return frame.select(
+        *(
+            f.col(quote(field.name))
+            if orderable(field.dataType)
+            else f.to_json(f.struct(f.col(quote(field.name)))).alias(field.name)
+            for field in frame.schema
+        )
+    )
+
+
 def _mismatch(statement: CreateTableAs, shown: list[str]) -> InexactCast:
     names = ", ".join(column.name for column in statement.columns)
     return InexactCast(
@@ -85,54 +114,90 @@ def _mismatch(statement: CreateTableAs, shown: list[str]) -> InexactCast:
     )
 
 
-def _exactly(frame: DataFrame, name: str, column: Column) -> SparkColumn:
-    """The column in its declared type; a value that the type does not hold is an error, never a rounded value."""
+class Declared:
+    """A column of a frame in its declared type: `value`, which counts only where it `fits`."""
+
+    def __init__(self, frame: DataFrame, name: str, column: Column) -> None:
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import DataType, StringType
+
+        self.column = column
+        self.given = frame[quote(name)]
+        given = frame.schema[name].dataType
+        self.type = _bare_decimal(given) if column.type.upper() == BARE else column.type
+        type_ = DataType.fromDDL(self.type)
+        self.checked = type_.simpleString() != given.simpleString()
+        if not self.checked:
+            self.value, self.fits = self.given, f.lit(True)
+        elif isinstance(given, StringType):
+            self.value, self.fits = _read(self.given, self.type)
+        else:
+            self.value, self.fits = _cast(self.given, given, type_)
+
+    def exactly(self) -> SparkColumn:
+        """The value; one that does not fit is an error, never a rounded value."""
+        from pyspark.sql import functions as f
+
+        if not self.checked:
+            return self.value
+        problem = f.concat(f.lit(f"Column {self.column.name} {self.type}{MISFIT}"), self.given.cast("string"))
+        return f.when(self.fits, self.value).otherwise(f.raise_error(problem).cast(self.type))
+
+
+def _read(text: SparkColumn, target: str) -> tuple[SparkColumn, SparkColumn]:
+    from pyspark.sql.functions import arrow_udf
+
+    type_ = to_arrow(target)
+
+    def read(texts: pa.Array) -> pa.Array:
+        return convert(texts, type_, declared=True)[0]
+
+    # Its declared overloads want the kind of function as well; given that, it warns that type hints say it better.
+    value = arrow_udf(read, target)(text)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    return value, text.isNull() | value.isNotNull()
+
+
+def _cast(value: SparkColumn, given: DataType, target: DataType) -> tuple[SparkColumn, SparkColumn]:
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType
+    from pyspark.sql.types import DoubleType, FloatType, LongType
 
-    given = frame.schema[name].dataType
-    target = _bare_decimal(given) if column.type.upper() == "DECIMAL" else column.type
-    value = frame[quote(name)]
-    if given.simpleString() == target.lower().replace(", ", ","):
-        return value.alias(column.name)
-    if isinstance(given, StringType):
-        cast, kept = _text_as(value, target)
-    else:
-        cast = value.cast(target)
-        kept = cast.cast(given).eqNullSafe(value)
-    problem = f.concat(f.lit(f"column {column.name} {column.type} does not hold the value "), value.cast("string"))
-    return f.when(kept, cast).otherwise(f.raise_error(problem).cast(target)).alias(column.name)
+    # Spark has no try_cast for the keys of maps.
+    cast = value.try_cast(target) if orderable(target) else value.cast(target)
+    back = cast.try_cast(given) if orderable(given) else cast.cast(given)
+    same = _comparable(back, given).eqNullSafe(_comparable(value, given))
+    if isinstance(target, LongType) and isinstance(given, DoubleType | FloatType):
+        # The least float beyond BIGINT is cast to the greatest BIGINT, and that back to it.
+        same &= value < f.lit(2.0**63)
+    return cast, value.isNull() | same
 
 
-def _text_as(text: SparkColumn, target: str) -> tuple[SparkColumn, SparkColumn]:
-    """A text in another type, and whether that drops nothing of it. What is no such value, the cast itself refuses."""
+def _comparable(value: SparkColumn, type_: DataType) -> SparkColumn:
+    """The value in a form that Spark compares: maps as arrays of their entries, whose order a cast keeps."""
     from pyspark.sql import functions as f
-    from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType
+    from pyspark.sql.types import ArrayType, MapType, StructType
 
-    type_ = DataType.fromDDL(target)
-    cast = text.cast(target)
-    if isinstance(type_, IntegralType | DecimalType):
-        number = cast if isinstance(type_, DecimalType) else text.cast("decimal(38,0)").cast(target)
-        # By its digits: there is no type in which all numbers of 38 digits could be compared. 1e3 has none to count.
-        digits = f.length(f.regexp_extract(f.trim(text), r"^[+-]?\d*\.(\d*?)0*$", 1))
-        counted = f.trim(text).rlike(r"^[+-]?\d*\.?\d*$")
-        scale = type_.scale if isinstance(type_, DecimalType) else 0
-        same = f.when(counted, digits <= scale).otherwise(text.cast("decimal(38,18)") == number)
-        return number, text.isNull() | same
-    if isinstance(type_, DateType):
-        return cast, text.cast("timestamp").eqNullSafe(cast.cast("timestamp"))
-    if isinstance(type_, TimestampType | TimestampNTZType):
-        return cast, text.isNull() | ~text.rlike(r"\.\d{6}\d*[1-9]")
-    return cast, f.lit(True)
+    if orderable(type_):
+        return value
+    if isinstance(type_, ArrayType):
+        return f.transform(value, lambda one: _comparable(one, type_.elementType))
+    if isinstance(type_, MapType):
+        entry = StructType().add("key", type_.keyType).add("value", type_.valueType)
+        return f.transform(f.map_entries(value), lambda one: _comparable(one, entry))
+    if isinstance(type_, StructType):
+        parts = [_comparable(value.getField(one.name), one.dataType).alias(one.name) for one in type_]
+        return f.when(value.isNotNull(), f.struct(*parts))
+    return value
 
 
 def _bare_decimal(given: DataType) -> str:
-    """DECIMAL without digits keeps all digits there are."""
+    """DECIMAL without digits keeps all digits that a value of the type can have; those of a text or float, as far as
+    one type can."""
     from pyspark.sql.types import ByteType, DecimalType, IntegerType, LongType, ShortType
 
     if isinstance(given, DecimalType):
-        return given.simpleString()
-    return "decimal(18,0)" if isinstance(given, ByteType | ShortType | IntegerType | LongType) else "decimal(38,18)"
+        return f"DECIMAL({given.precision},{given.scale})"
+    digits = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}.get(type(given))
+    return WIDEST if digits is None else f"DECIMAL({digits},0)"
 
 
 def check_unique(rows: DataFrame, plan: TablePlan) -> None:

@@ -36,6 +36,40 @@ class NotReady(Transient, VeloError):
         )
 
 
+class UnknownColumns(Terminal, VeloError):
+    """A reference that the load is to do without, and whose columns nobody knows."""
+
+    code = "L411"
+
+    def __init__(self, table: str, needs: str, why: str, where: Span | None) -> None:
+        super().__init__(
+            f"Table '{table}' can't be loaded without '{needs}', because its columns are not known: {why}.",
+            where=where,
+            steps=[
+                f"Declare them: CREATE TABLE {needs} (column type, …) AS SELECT …",
+                f"Or wait for it: 'missing.reference' = 'wait' for '{needs}'.",
+            ],
+        )
+
+
+class JoinedOnce(Terminal, VeloError):
+    """Rows that were joined once are no longer what they were: nobody says what becomes of what was made of them."""
+
+    code = "L412"
+
+    def __init__(self, table: str, driving: str, why: str, where: Span | None, project: str) -> None:
+        super().__init__(
+            f"Rows of table '{table}' are joined once, but {why}, so what was made of rows of '{driving}' may be "
+            "wrong by now. Nothing was changed.",
+            where=where,
+            steps=[
+                f"Join all rows anew, with the tables as they are now: velo-dagster load {project} --select {table} "
+                "--full-refresh",
+                "Or let the table follow its inputs: leave 'join.time' = 'load' out.",
+            ],
+        )
+
+
 class DuplicateKey(Terminal, VeloError):
     """A PRIMARY KEY that several rows of the result share, where nothing says which of them wins."""
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
-from velo_dagster.engine.casts import casts_that_overflow
+from velo_dagster.engine.casts import casts_that_overflow, too_narrow
 from velo_dagster.engine.errors import StatementFailed
 from velo_dagster.errors import Span, VeloError
 from velo_dagster.plan.project import TablePlan
@@ -40,7 +40,18 @@ HIDDEN_NAMES = re.compile(r", `_velo_\w+`|`_velo_\w+`, ")
 PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.M)
 WRITING = re.compile(r"\[TASK_WRITE_FAILED\] Task failed while writing rows to \S+$")
 OTHER_MODE = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" to "false" to bypass this error\.')
+WIDER = "Compute in a wider type, such as DECIMAL(38, 2)."
 UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n([^\n]*)\n( *)(\^+)")
+REMEDIES = {
+    "No space left on device": "Make room on the disk of the warehouse, and on that of temporary files (TMPDIR).",
+    "_BY_ZERO]": "Divide by NULLIF(x, 0), or write try_divide or try_mod: NULL is then the result where x is 0.",
+    "[CAST_INVALID_INPUT]": "Write TRY_CAST, which gives NULL for such values, or leave those rows out with WHERE.",
+    "OVERFLOW]": WIDER,
+    "[NUMERIC_VALUE_OUT_OF_RANGE": WIDER,
+    "OutOfMemoryError": "Give Spark more memory, in velo.yaml: engine: {spark.driver.memory: 4g}.",
+}
+"""What helps, by what an error says."""
+MEND = "Mend the statement, or the data that it reads; velo-dagster --debug shows all that Spark says."
 PROPOSED = 5
 """How many names Spark proposes at most; with fewer, these are all there are."""
 
@@ -85,7 +96,10 @@ def explained(
     declared: Sequence[Column] = (),
 ) -> VeloError:
     """What Spark said about `query`. `span` is the place if it has none; `text` what Spark was given, where known."""
-    casts = casts_that_overflow(error, query, declared)
+    narrow = too_narrow(summary(error), declared, lead)
+    if narrow is not None:
+        return narrow
+    casts = casts_that_overflow(error, query)
     where = casts[0] if len(casts) == 1 else where_in(query, error, text)
     condition, parameters = _condition(error)
     kind = condition.partition(".")[0]
@@ -95,8 +109,17 @@ def explained(
         return _no_column(no_column, _parts(parameters["fieldName"]), parameters.get("fields", ""), where or span)
     if kind == "UNRESOLVED_ROUTINE":
         return _no_function(".".join(_parts(parameters["routineName"])), where or span)
+    said = summary(error)
     steps = [f"It is one of the casts at {', '.join(map(str, casts))}."] if len(casts) > 1 else []
-    return StatementFailed(f"{lead}{summary(error)}", where=where or span, steps=steps)
+    return StatementFailed(f"{lead}{said}", where=where or span, steps=[*steps, _remedy(said)])
+
+
+def _remedy(said: str) -> str:
+    """
+    >>> _remedy("[REMAINDER_BY_ZERO] Remainder by zero.")
+    'Divide by NULLIF(x, 0), or write try_divide or try_mod: NULL is then the result where x is 0.'
+    """
+    return next((step for sign, step in REMEDIES.items() if sign in said), MEND)
 
 
 def _condition(error: Exception) -> tuple[str, Mapping[str, str]]:

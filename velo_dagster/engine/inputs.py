@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from velo_dagster.engine.columns import orderable
+from velo_dagster.sql.names import quote
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import HIDDEN, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+COPIES = "_velo_copies"
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+GONE = re.compile(r"\[(FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_\w+)[.\w]*\]")
+"""A vacuum took the files, or Delta cannot tell the changes: recomputing is as exact. Anything else is a failure."""
 
 
 @dataclass(frozen=True)
@@ -42,47 +48,113 @@ class TableInput:
 
     @property
     def unchanged(self) -> bool:
-        return self.since is not None and (self.since["id"], self.since["load"]) == (self.table_id, self.load)
+        return not has_news(self.table, self.table_id, self.load, self.since)
 
     def gap(self) -> str:
         """Why the changes since the committed position cannot be had; empty if there is nothing against trying."""
         if self.since is None:
             return f"{self.table.name} was not read before"
+        if not self.since["id"] and self.table_id:
+            return f"{self.table.name} was missing before"
         if self.since["id"] != self.table_id:
             return f"{self.table.name} is another table than before"
         loads = self.table.loads_since(self.since["load"])
-        if loads is None:
-            return f"the log of {self.table.name} no longer holds all of its changes"
-        full = next((load for load in loads if load.method == "full"), None)
+        return f"the log of {self.table.name} no longer holds all of its changes" if loads is None else ""
+
+    def recomputed(self) -> str:
+        """Why all rows were replaced since the committed position; empty if they were not."""
+        assert self.since is not None
+        loads = self.table.loads_since(self.since["load"])
+        full = next((load for load in loads or () if load.method == "full"), None)
         return f"{self.table.name} was recomputed ({full.reason})" if full else ""
 
     def snapshot(self, spark: SparkSession) -> DataFrame:
         return self.table.snapshot(spark, self.version)
 
-    def changes(self, spark: SparkSession) -> Changes:
-        """What changed since the committed position, read at once: only then is it known that all of it can be."""
+    def old_snapshot(self, spark: SparkSession) -> DataFrame:
+        """All rows as they were at the committed position."""
+        assert self.since is not None
+        return self.table.snapshot(spark, self.since["version"])
+
+    def changes(self, spark: SparkSession, keep: Callable[[DataFrame], DataFrame], *, compare: bool = False) -> Changes:
+        """What changed since the committed position, read at once: only then is it known that all of it can be.
+
+        `keep`: keeps rows in memory, for as long as they are needed. `compare`: if all rows were replaced, find those
+        that are different, which reads both versions.
+        """
         from pyspark.sql import functions as f
 
         obstacle = self.gap()
         if obstacle or self.since is None:
             return Changes(None, obstacle)
+        replaced = self.recomputed()
+        if replaced and not (compare and self._can_be_compared(spark)):
+            return Changes(None, replaced)
         try:
-            rows = self.table.changes(spark, self.since["version"], self.version).cache()
+            rows = keep(
+                self._compared(spark) if replaced else self.table.changes(spark, self.since["version"], self.version)
+            )
             inserted = f.col("_change_type") == "insert"
             count, removed = rows.agg(f.count(f.lit(1)), f.count(f.when(~inserted, 1))).collect()[0]
-        except Exception as error:  # noqa: BLE001 - whatever the reason, recomputing is exact, and says it
-            return Changes(None, f"changes of {self.table.name} cannot be read: {first_line(error)}")
-        return Changes(rows.drop(*CHANGE_COLUMNS), "", count, removed)
+        except Exception as error:
+            gone = gone_for_good(error)
+            if gone is None:
+                raise
+            return Changes(None, f"changes of {self.table.name} are no longer there ({gone})")
+        return Changes(rows, "", count, removed)
+
+    def _can_be_compared(self, spark: SparkSession) -> bool:
+        old, new = self.old_snapshot(spark).schema, self.snapshot(spark).schema
+        return old == new and all(orderable(one.dataType) for one in new)
+
+    def _compared(self, spark: SparkSession) -> DataFrame:
+        """The rows that only one of the two versions has, as a change feed would tell them."""
+        from pyspark.sql import functions as f
+
+        old, new = self.old_snapshot(spark), self.snapshot(spark)
+        both = new.withColumn(COPIES, f.lit(1)).unionByName(old.withColumn(COPIES, f.lit(-1)))
+        more = both.groupBy(*(quote(name) for name in new.columns)).agg(f.sum(COPIES).alias(COPIES))
+        kind = f.when(f.col(COPIES) > 0, "insert").otherwise("delete")
+        times = f.explode(f.array_repeat(kind, f.abs(f.col(COPIES)).cast("int"))).alias("_change_type")
+        return more.where(f"{COPIES} <> 0").select(*(quote(name) for name in new.columns), times)
 
 
 @dataclass(frozen=True)
 class Changes:
     """Rows that came, went or were replaced, all their images, and how many; or why that cannot be known."""
 
-    rows: DataFrame | None
+    images: DataFrame | None
     obstacle: str
     count: int = 0
     removed: int = 0
+
+    @property
+    def rows(self) -> DataFrame | None:
+        """All images: rows as they were, and as they are."""
+        return None if self.images is None else self.images.drop(*CHANGE_COLUMNS)
+
+    def of(self, *kinds: str) -> DataFrame:
+        """Images of the kinds that Delta's `_change_type` tells."""
+        from pyspark.sql import functions as f
+
+        assert self.images is not None
+        return self.images.where(f.col("_change_type").isin(*kinds)).drop(*CHANGE_COLUMNS)
+
+
+def has_news(table: Table, table_id: str, load: int, since: Mapping[str, Any] | None) -> bool:
+    """Whether a table has changed since a position: loads that changed no row are no news."""
+    if since is None or since["id"] != table_id:
+        return True
+    if since["load"] == load:
+        return False
+    loads = table.loads_since(since["load"])
+    return loads is None or any(one.method == "full" or one.rows_changed for one in loads)
+
+
+def gone_for_good(error: Exception) -> str | None:
+    """What Spark or Delta calls it, if old rows or changes are no longer there; None if something else is wrong."""
+    found = GONE.search(str(error))
+    return found[1] if found else None
 
 
 def first_line(error: Exception) -> str:

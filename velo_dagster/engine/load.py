@@ -12,7 +12,6 @@ way that landings are.
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 import uuid
@@ -22,29 +21,49 @@ from typing import TYPE_CHECKING, Any
 
 from velo_dagster.crash import crash_point
 from velo_dagster.engine.columns import output, storable
-from velo_dagster.engine.errors import NotReady, WrongStatement
+from velo_dagster.engine.errors import WrongStatement
+from velo_dagster.engine.exempt import exemptions, explaining, followed_inputs, joins_once
 from velo_dagster.engine.failures import as_velo_error, told_at
+from velo_dagster.engine.floats import in_either_form
 from velo_dagster.engine.inputs import TableInput
+from velo_dagster.engine.landings import (
+    check_nothing_goes,
+    declared_types,
+    forget_others,
+    landing_fingerprint,
+    landings,
+    reads_source_directly,
+    table_fingerprint,
+)
 from velo_dagster.engine.maintenance import maintain
-from velo_dagster.engine.patience import patience_of
+from velo_dagster.engine.missing import MissingInput, filled, missing_input
+from velo_dagster.engine.progress import Progress
+from velo_dagster.engine.references import Look, References
 from velo_dagster.engine.refresh.append import append
 from velo_dagster.engine.refresh.full import full
+from velo_dagster.engine.refresh.groups import groups
 from velo_dagster.engine.refresh.merge import merge
+from velo_dagster.engine.refresh.once import once
 from velo_dagster.engine.refresh.rows import mapped
-from velo_dagster.engine.refresh.work import Work, Write
+from velo_dagster.engine.refresh.work import SMALL, Work, Write
 from velo_dagster.engine.report import LoadReport, Outcome, Steps
 from velo_dagster.engine.scale import size_of
 from velo_dagster.engine.session import Engine, Session
-from velo_dagster.engine.source_load import ATTEMPTS, LoadOptions, SourceLoad, SourceOutcome, what_now
+from velo_dagster.engine.source_load import (
+    ATTEMPTS,
+    LoadOptions,
+    SourceLoad,
+    SourceOutcome,
+    table_positions,
+    told_at_last,
+    what_now,
+)
+from velo_dagster.engine.source_write import keep_late
 from velo_dagster.engine.supported import check_supported
-from velo_dagster.errors import Span, Transient, VeloError
-from velo_dagster.plan.inputs import resolved_fingerprint
-from velo_dagster.plan.project import PlannedInput, Project, TablePlan, resolved_table_fingerprint
-from velo_dagster.sources import retry
+from velo_dagster.errors import Transient, VeloError
+from velo_dagster.plan.project import PlannedInput, Project, TablePlan
 from velo_dagster.sources.contract import Source
 from velo_dagster.sources.registry import open_source
-from velo_dagster.sources.retry import RetryPolicy
-from velo_dagster.sql.columns import plain_columns
 from velo_dagster.sql.properties import resolve
 from velo_dagster.sql.spark import follows_column_order
 from velo_dagster.store.record import Record
@@ -66,6 +85,12 @@ class Loader:
     say: Callable[[str], None] = lambda message: None
     reports: dict[str, LoadReport] = field(default_factory=dict)
     """By table, how its last load by this loader ended."""
+    gate: Callable[[str, bool], str] = lambda table, known: ""
+    """Why a table that is loaded should not be read nevertheless; empty if it may be. `known`: its newest load was
+    read before by the table that asks."""
+    progress: Progress = field(default_factory=Progress)
+    small: int = SMALL
+    """Below so many bytes a table is computed whole, even if it could be computed in parts."""
 
     @property
     def path(self) -> str:
@@ -84,6 +109,7 @@ class Loader:
 
     def load(self, plan: TablePlan, options: LoadOptions) -> LoadReport:
         started, waited = time.monotonic(), 0.0
+        self.progress.begins(plan.name)
         sources: list[Source] = []
         try:
             if plan.name in self.project.blocked:
@@ -120,19 +146,18 @@ class TableLoad:
 
     def run(self) -> LoadReport:
         check_supported(self.plan)
-        if self._reads_source_directly():
+        check_nothing_goes(self.loader.project, self.loader.warehouse, self.plan, self.options, self.loader.path)
+        if reads_source_directly(self.plan):
             report = self._report_source(self._load_source(self._target(), self.plan.inputs[0], None))
         else:
             report = self._through_tables()
+        if self.options.accept_loss and report.version is not None:
+            forget_others(self.loader.warehouse, self.plan)
         if report.version is not None:
             with self.steps.timed("maintenance"):
                 maintain(self._target(), report.load, self.session, self._note)
         steps = {"start": self.session.start_seconds, **self.steps.seconds}
         return replace(report, notes=(*report.notes, *self.notes), skipped=self.skipped, steps=steps)
-
-    def _reads_source_directly(self) -> bool:
-        inputs = self.plan.inputs
-        return self.plan.refresh.method == "append" and len(inputs) == 1 and inputs[0].kind == "source"
 
     def _load_source(self, target: Table, planned: PlannedInput, landing: int | None) -> SourceOutcome:
         # A landing that was refreshed in full is what was asked for, also if its table has to start again.
@@ -151,9 +176,6 @@ class TableLoad:
     def _note(self, message: str) -> None:
         self.notes.append(message)
         self.loader.say(f"{self.plan.name}: {message}")
-
-    def _fingerprint(self) -> str:
-        return resolved_table_fingerprint(self.plan, os.environ)
 
     def _pass_on(self, result: SourceOutcome) -> None:
         for note in result.notes:
@@ -177,9 +199,7 @@ class TableLoad:
             target=target,
             rejected=self.loader.warehouse.rejected(self.plan.name),
             source=source,
-            fingerprint=resolved_table_fingerprint(self.plan, os.environ)
-            if landing is None
-            else landing_fingerprint(planned, types, ordered=ordered),
+            fingerprint=table_fingerprint(self.plan) if landing is None else landing_fingerprint(self.plan, planned),
             mapped=select,
             system_columns=planned.system_columns,
             commit_point="commit" if landing is None else "landing-commit",
@@ -189,6 +209,7 @@ class TableLoad:
             note=self._note,
             project=self.loader.path,
             steps=self.steps,
+            progress=self.loader.progress,
         )
 
     def _report_source(self, result: SourceOutcome) -> LoadReport:
@@ -205,38 +226,46 @@ class TableLoad:
                 return self._once()
             except Overtaken as overtaken:
                 self._note(f"{overtaken.what} {what_now(self.options)}")
-        return self._once()
+        with told_at_last():
+            return self._once()
 
     def _once(self) -> LoadReport:
         target = self._target()
         self.rejected, self.ready = 0, True
         load = target.last_load() + 1
         record = None if self.options.full_refresh else target.record()
-        positions = record.positions if record is not None else {}
-        inputs = [self._input(number, planned, positions) for number, planned in enumerate(self.plan.inputs)]
+        own = landings(self.loader.warehouse, self.plan)
+        positions = table_positions(record)
+        look = References(self.loader, self.plan, positions, self._note).when_ready()
+        inputs = [
+            self._input(number, planned, own.get(number), positions.get(planned.name), look)
+            for number, planned in enumerate(self.plan.inputs)
+        ]
         missing = [planned for planned, one in zip(self.plan.inputs, inputs, strict=True) if one is None]
         if missing:
             self._note(f"no rows yet in {', '.join(planned.label for planned in missing)}")
             return LoadReport(self.plan.name, Outcome.NO_ROWS, ready=False)
         present = [one for one in inputs if one is not None]
         restart = self._restart(record)
-        if not restart and all(one.unchanged for one in present):
+        followed = followed_inputs(self.plan, record)
+        if not restart and all(one.unchanged for one in present if one.name in followed):
             return LoadReport(self.plan.name, Outcome.UNCHANGED)
-        return self._refresh(target, load if record is None else record.load + 1, record, present, restart)
+        number = load if record is None else record.load + 1
+        return in_either_form(lambda wide: self._refresh(target, number, record, present, restart, wide=wide))
 
     def _restart(self, record: Record | None) -> str:
         if self.options.full_refresh:
             return "full refresh"
         if record is None:
             return "first load"
-        return (
-            "" if record.fingerprint == resolved_table_fingerprint(self.plan, os.environ) else "the statement changed"
-        )
+        return "" if record.fingerprint == table_fingerprint(self.plan) else "the statement changed"
 
-    def _input(self, number: int, planned: PlannedInput, positions: Mapping[str, Mapping]) -> TableInput | None:
+    def _input(
+        self, number: int, planned: PlannedInput, landing: Table | None, since: Mapping[str, Any] | None, look: Look
+    ) -> TableInput | None:
         """The input at its end: a table as it is, a source through its landing; None while it has no rows."""
-        if planned.kind == "source":
-            table = self.loader.warehouse.landing(self.plan.name, number)
+        if landing is not None:
+            table = landing
             result = self._load_source(table, planned, number)
             self.rows_read += result.rows_read
             self._pass_on(result)
@@ -250,70 +279,78 @@ class TableLoad:
             self.rejected += sum(record.rejects.values())
         else:
             assert planned.table is not None
+            if planned.name in look.without:
+                place = (self.loader.project, self.loader.warehouse, self.session, self.plan)
+                return missing_input(*place, planned, look.without[planned.name], since)
             table = self.loader.warehouse.table(planned.table)
-            record = self._when_ready(planned.table, table, planned.span)
-        return TableInput.at_end(planned.name, table, record, positions.get(planned.name))
-
-    def _when_ready(self, needs: str, table: Table, where: Span) -> Record:
-        """The newest load of a table that this one reads, once its first load is complete.
-
-        It is waited for as the statement's `wait.timeout` says; not if this very run has tried to load it.
-        """
-
-        def look() -> Record:
-            record = table.record()
-            if record is None or not record.ready:
-                raise self._not_ready(needs, record, where)
-            return record
-
-        def told(error: NotReady, seconds: float) -> None:
-            self._note(f"{error.what} Looking again in {seconds:g} s.")
-
-        policy = RetryPolicy() if needs in self.loader.reports else patience_of(self.plan.statement)
-        return retry.call(look, policy, waiting_for=f"table '{needs}'", only=(NotReady,), on_wait=told)
-
-    def _not_ready(self, needs: str, record: Record | None, where: Span) -> NotReady:
-        """Loading the other table first helps only if this run has not just tried."""
-        why = "it was never loaded" if record is None else "its first load is not complete"
-        remedy = f"Load it first: velo-dagster load {self.loader.path} --select {needs}"
-        tried = self.loader.reports.get(needs)
-        if tried is not None:
-            why = f"{why} (in this run: {tried.outcome})"
-            remedy = f"What is said about '{needs}' above says what to do; '{self.plan.name}' then follows by itself."
-        return NotReady(self.plan.name, needs, why, where, remedy)
+            record = look.ready[planned.name]
+        return TableInput.at_end(planned.name, table, record, since)
 
     def _refresh(
-        self, target: Table, load: int, record: Record | None, inputs: Sequence[TableInput], restart: str
+        self,
+        target: Table,
+        load: int,
+        record: Record | None,
+        inputs: Sequence[TableInput],
+        restart: str,
+        *,
+        wide: bool,
     ) -> LoadReport:
         spark = self.session.spark
         self.session.scale(size_of([target, *(one.table for one in inputs)]).settings())
-        with self.steps.timed("changes"):
-            write = self.write(Work(self.plan, target, inputs, spark, restart))
+        stays = joins_once(self.plan, record) or bool(filled(inputs))
+        self.loader.progress.doing = f"computing by {self.plan.refresh.method}"
+        work = Work(self.plan, target, inputs, spark, restart, stays, self.loader.small, wide)
+        try:
+            with self.steps.timed("changes"), explaining(self.plan, inputs):
+                write = self.write(work)
+            made = self._commit(work, load, record, write)
+        finally:
+            work.release()
+        outcome = Outcome.BULK if record is None else Outcome.INCREMENT
+        report = _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))
+        for note in exemptions(self.plan, made):
+            self._note(note)
+        return replace(report, rejected=self.rejected)
+
+    def _commit(self, work: Work, load: int, record: Record | None, write: Write) -> Record:
+        """Step 4. Late rows that are kept aside are written first: they count once the commit names their attempt."""
+        attempt, rejects = uuid.uuid4().hex, {}
+        if write.late is not None:
+            kept = self.loader.warehouse.rejected(self.plan.name)
+            rejects = keep_late(kept, work.spark, write.late, attempt, record)
+            self.rejected += sum(rejects.values())
+        before = 0 if record is None or work.restart else record.filled
         new = Record(
             load=load,
-            attempt=uuid.uuid4().hex,
+            attempt=attempt,
             kind="load",
             mode="bulk" if record is None else "increment",
             method=write.method,
             reason=write.reason,
-            fingerprint=self._fingerprint(),
-            positions={one.name: one.position for one in inputs},
+            fingerprint=table_fingerprint(self.plan),
+            positions={one.name: one.position for one in work.inputs},
+            rejects=rejects,
             ready=self.ready,
+            missing={one.name: one.missing.how for one in work.inputs if isinstance(one, MissingInput)},
+            filled=before + write.filled,
         )
         crash_point("before-commit")
         with self.steps.timed("commit"):
-            made = target.commit(spark, new, write.run)
+            made = work.target.commit(work.spark, new, write.run)
         crash_point("after-commit")
-        outcome = Outcome.BULK if record is None else Outcome.INCREMENT
-        report = _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))
-        return replace(report, rejected=self.rejected)
+        return made
 
     def write(self, work: Work) -> Write:
         method = self.plan.refresh.method
+        if work.once:
+            return once(work)
         if method == "append":
             return append(work)
         if method == "merge":
             return merge(work)
+        if method == "groups":
+            return groups(work)
         return full(work, work.restart or self.plan.refresh.reason)
 
 
@@ -343,25 +380,3 @@ def writing(plan: TablePlan) -> dict[str, str]:
     properties = resolve("table", given, where=plan.statement.span)
     codec = properties["compression"] or ("zstd" if properties["table_model"] == "compact" else "snappy")
     return {"spark.sql.parquet.compression.codec": codec}
-
-
-def declared_types(plan: TablePlan) -> dict[str, str]:
-    """Declared types of those source columns that the SELECT takes as they are: bad values are then found where they
-    stand, with file and line, instead of failing a cast later."""
-    if len(plan.inputs) != 1:
-        return {}
-    types = {column.name: column.type for column in plan.statement.columns}
-    return {source: types[output] for output, source in plain_columns(plan.statement, types).items()}
-
-
-def landing_fingerprint(planned: PlannedInput, declared: Mapping[str, str], *, ordered: bool) -> str:
-    """What the rows of a landing depend on: the source, how it is typed, which system columns it keeps, and whether
-    the order of its columns is to be that of the source."""
-    return " ".join(
-        [
-            resolved_fingerprint(planned, os.environ),
-            *planned.system_columns,
-            *(["*"] if ordered else []),
-            *(f"{k}:{v}" for k, v in sorted(declared.items())),
-        ]
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from velo_dagster.crash import crash_point
 from velo_dagster.engine.inputs import first_line
 from velo_dagster.engine.session import Session
 from velo_dagster.store.table import Table
@@ -22,6 +23,8 @@ def maintain(table: Table, load: int, session: Session, note: Callable[[str], No
     if load % EVERY:
         return
     try:
+        crash_point("before-maintenance")
         table.compact(session.spark, KEEP_HOURS)
+        crash_point("after-maintenance")
     except Exception as error:  # noqa: BLE001 - a full disk, another run's commit: the rows are the same either way
         note(f"{table.name} could not be tidied up after load {load}, which stands: {first_line(error)}")

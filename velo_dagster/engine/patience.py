@@ -13,11 +13,9 @@ _KEYS = ("wait.timeout", "retry.")
 
 
 def patience_of(statement: CreateTableAs) -> RetryPolicy:
-    """The policy of `wait.timeout` and `retry.*`; `missing.reference = fail` is not to wait."""
-    asked = {k: v for k, v in statement.properties.items() if k.startswith(_KEYS) or k == "missing.reference"}
+    """The policy of `wait.timeout` and `retry.*`."""
+    asked = {k: v for k, v in statement.properties.items() if k.startswith(_KEYS)}
     given = resolve_all(asked, os.environ, statement.span)
-    if given.pop("missing.reference", "wait").lower() == "fail":
-        return RetryPolicy()
     # They are the same for every kind of source.
     policy, _ = policy_of(resolve("file", given, where=statement.span).values)
     return policy

@@ -70,3 +70,28 @@ class LoadReport:
     @property
     def well(self) -> bool:
         return self.outcome not in (Outcome.BLOCKED, Outcome.FAILED)
+
+    def __str__(self) -> str:
+        """One line: mode, method, rows read, rows changed, version, seconds."""
+        parts = [str(self.outcome)]
+        if self.version is not None:
+            parts = [f"{self.outcome} by {self.method}"]
+            parts[0] += f" ({self.reason})" if self.method == "full" else ""
+            parts += [f"{count(self.rows_read, 'row')} read"] if self.rows_read else []
+            parts += [f"{count(self.rows_changed, 'row')} changed"]
+            parts += [f"{count(self.rejected, 'row')} rejected"] if self.rejected else []
+            parts += [f"{count(self.skipped, 'bad row')} skipped"] if self.skipped else []
+            parts += [f"version {self.version}"]
+            parts += [] if self.ready else ["not ready yet: its first load goes on"]
+        if self.retried:
+            waited = sum(counted["waited_seconds"] for counted in self.retries.values())
+            parts.append(f"{self.retried} {'retry' if self.retried == 1 else 'retries'} in {waited:.1f} s")
+        return f"{self.table}: {', '.join(parts)}, {self.seconds:.1f} s"
+
+
+def count(number: int, noun: str) -> str:
+    """
+    >>> count(1, "row"), count(20000, "row")
+    ('1 row', '20,000 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

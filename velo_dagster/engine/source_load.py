@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.crash import crash_point
 from velo_dagster.engine.errors import WouldLose
+from velo_dagster.engine.progress import Progress
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED
 from velo_dagster.engine.report import Outcome, Steps
 from velo_dagster.engine.scale import size_of
@@ -24,12 +26,15 @@ from velo_dagster.engine.source_write import Batch, Mapped
 from velo_dagster.sources.contract import Field, Position, Scan, Schema, Source
 from velo_dagster.sources.errors import BadRows, SourceChanged
 from velo_dagster.store.record import Record, UnreadablePositions
-from velo_dagster.store.table import Overtaken, Table
+from velo_dagster.store.table import Overtaken, Table, TidiedUp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SOURCE = "source"
+FULL_REFRESH = "full refresh"
+CHANGED = "the statement or its source changed"
+COMMITTED = "Load again: until then the table may hold rows of the file as it became."
 ATTEMPTS = 5
 SLICE_RECORDS = 1_000_000
 
@@ -43,9 +48,31 @@ class LoadOptions:
     max_records: int | None = None
 
 
+def position_of(record: Record | None) -> Position | None:
+    """Up to where a load of one source has read it; None if the load is one that reads tables.
+
+    By the schema, which only a load of a source records: a table may also read another that is called `source`.
+    """
+    return record.positions[SOURCE] if record is not None and record.schema else None
+
+
+def table_positions(record: Record | None) -> Mapping[str, Position]:
+    """Up to where a load has read tables, landings included, by the names of its inputs."""
+    return {} if record is None or record.schema else record.positions
+
+
 def what_now(options: LoadOptions) -> str:
     """What a run does that another has overtaken. A full refresh that was asked for is made, whatever others load."""
     return "Starting the full refresh again." if options.full_refresh else "Loading what is still new."
+
+
+@contextmanager
+def told_at_last() -> Iterator[None]:
+    """The last try of several: what fails each time by itself is told, not that other runs were also at work."""
+    try:
+        yield
+    except TidiedUp as tidied:
+        raise tidied.failure from tidied.__cause__
 
 
 @dataclass(frozen=True)
@@ -69,6 +96,7 @@ class SourceLoad:
     note: Callable[[str], None] = lambda message: None
     project: str = "."
     steps: Steps = field(default_factory=Steps)
+    progress: Progress = field(default_factory=Progress)
 
     def run(self, session: Session, options: LoadOptions) -> SourceOutcome:
         """Load what is new. A bulk load bounded in time is cut into slices, each a load, until its time is up."""
@@ -93,7 +121,8 @@ class SourceLoad:
                 self.note(f"{changed.what} Reading it again.")
             except Overtaken as overtaken:
                 self.note(f"{overtaken.what} {what_now(options)}")
-        return _Attempt(self, session, options).run()
+        with told_at_last():
+            return _Attempt(self, session, options).run()
 
     def bound(self, options: LoadOptions, *, bulk: bool) -> int | None:
         """How many records one load may take."""
@@ -154,7 +183,7 @@ class _Attempt:
         """Step 1: the committed load and positions; none, or reasons to start over, make this a bulk load."""
         self.load = self.job.target.last_load() + 1
         if self.options.full_refresh:
-            self._start_over("full refresh", self._delivered())
+            self._start_over(FULL_REFRESH, self._delivered())
             return None
         record = self.job.target.record()
         if record is not None:
@@ -164,15 +193,15 @@ class _Attempt:
                 self._start_over("its source can't load increments", None)
                 return record
             self.mode, self.reason = "increment", "only new rows"
-            self.since = record.positions[SOURCE]
+            self.since = position_of(record)
         elif record is not None:
-            self._start_over("the statement or its source changed", record.positions[SOURCE])
+            self._start_over(CHANGED, position_of(record))
         return record
 
     def _nothing_new(self, record: Record, scan: Scan, until: Position) -> bool:
         if self.since is not None:
             return scan.empty and not self._arrived(record, until)
-        return record.fingerprint == self.job.fingerprint and until == record.positions[SOURCE]
+        return record.fingerprint == self.job.fingerprint and until == position_of(record)
 
     def _arrived(self, record: Record, until: Position) -> bool:
         """Whether a bounded bulk load has reached its goal without another row, which its table must get to know."""
@@ -186,7 +215,7 @@ class _Attempt:
             if not self.options.accept_loss:
                 raise
             return None
-        return record.positions[SOURCE] if record is not None else None
+        return position_of(record)
 
     def _start_over(self, reason: str, position: Position | None) -> None:
         """Read everything again, if the source still has all of it, or a full refresh accepts the loss."""
@@ -234,8 +263,9 @@ class _Attempt:
                 known, scan = (), self.job.source.scan(None, until)
                 self.schema, proven = self._surveyed(scan, known), True
             try:
-                return self._commit(record, scan, until, goal)
-            except Overtaken:
+                with self.job.progress.reads(self.job.source, scan.bytes):
+                    return self._commit(record, scan, until, goal)
+            except (Overtaken, SourceChanged):
                 raise
             except Exception:
                 self.job.source.verify(scan, until)
@@ -290,21 +320,41 @@ class _Attempt:
         with self.job.steps.timed("commit" if self.job.commit_point == "commit" else "landing"):
             made = target.commit(self.session.spark, new, lambda: batch.write(rows, target, method, anew=anew))
         crash_point(f"after-{self.job.commit_point}")
-        self.job.source.verify(scan, until)
+        self._verify_committed(scan, until)
         self.job.source.acknowledge(until)
         crash_point("after-acknowledge")
         read, skipped = batch.counted(observation, made, self.job.note)
         outcome = Outcome.BULK if self.mode == "bulk" else Outcome.INCREMENT
         return SourceOutcome(outcome, made, read, self._notes(), skipped)
 
+    def _verify_committed(self, scan: Scan, until: Position) -> None:
+        """For readers that can't look by themselves whether what they read still is what the position says.
+
+        Its rows are committed under a position that the source has left, so whatever load comes next replaces them. In
+        a landing nobody sees them before.
+        """
+        try:
+            self.job.source.verify(scan, until)
+        except SourceChanged as changed:
+            if self.job.commit_point == "commit":
+                raise changed.advising(COMMITTED, *changed.steps[1:]) from changed
+            raise
+
     def _notes(self) -> tuple[str, ...]:
         return tuple(self.job.source.notes())
 
     def _rejects(self, record: Record | None, batch: Batch) -> dict[str, int]:
-        """Bad rows first, under this attempt's id: they count only once the table's own commit names the attempt."""
+        """Bad rows first, under this attempt's id: they count only once the table's own commit names the attempt.
+
+        Where rows of the source are replaced, what is left of the earlier bad rows goes with the new ones.
+        """
         earlier = dict(record.rejects) if record is not None and self.since is not None else {}
-        count = batch.reject(self.job.rejected, self.id) if self.job.source.keeps_bad_rows else 0
-        return earlier | {self.id: count} if count else earlier
+        if not self.job.source.keeps_bad_rows:
+            return earlier
+        taken_over = earlier if batch.scan.removed is not None else {}
+        kept = {} if taken_over else earlier
+        count = batch.reject(self.job.rejected, self.id, taken_over)
+        return kept | {self.id: count} if count else kept
 
     def _in_new_order(self, record: Record | None, batch: Batch, rows: DataFrame) -> DataFrame | None:
         """All rows of the table, if an increment moves columns that are seen."""

@@ -5,19 +5,21 @@ When to read and what a commit records is decided in `source_load`; here is what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velo_dagster.crash import crash_point
 from velo_dagster.sources.contract import ERROR, ID, Scan, Schema, Source
 from velo_dagster.store.record import Record
-from velo_dagster.store.table import HIDDEN, Overtaken, Table
+from velo_dagster.store.table import HIDDEN, Overtaken, Table, TidiedUp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.types import DataType
 
+ATTEMPT = "attempt"
+TEXT = "_velo_text"
 Mapped = Callable[["SparkSession", "DataFrame"], "DataFrame"]
 
 
@@ -62,17 +64,31 @@ class Batch:
         kept = held if self.scan.removed is None else held.where(f"NOT {self.scan.removed}")
         return rows.unionByName(kept, allowMissingColumns=True)
 
-    def reject(self, rejected: Table, attempt: str) -> int:
-        """Append the bad rows to the table of such, under the attempt's id, and say how many there are."""
+    def reject(self, rejected: Table, attempt: str, earlier: Collection[str]) -> int:
+        """Append the bad rows to the table of such, under the attempt's id, and say how many there are.
+
+        `earlier` are attempts of whose bad rows some have gone from the source since: the others are taken over.
+        """
         from pyspark.sql import functions as f
 
-        bad = self._read().where(f.col(ERROR).isNotNull()).select(f"{ERROR}.*", f.lit(attempt).alias("attempt"))
+        # As text: several sources, each with identities of its own kind, may share the table of bad rows.
+        identity = f.to_json(f.struct(ID)).alias(ID)
+        bad = self._read().where(f.col(ERROR).isNotNull()).select(f"{ERROR}.*", f.lit(attempt).alias(ATTEMPT), identity)
+        if earlier:
+            kept = self._still_bad(rejected.snapshot(self.spark), earlier)
+            bad = bad.unionByName(kept.withColumn(ATTEMPT, f.lit(attempt)))
         if bad.isEmpty():
             return 0
-        crash_point("before-rejected-commit")
-        made = _append_always(rejected, self.spark, bad, attempt)
-        crash_point("after-rejected-commit")
-        return made.rows_changed
+        return _append_always(rejected, self.spark, bad, attempt).rows_changed
+
+    def _still_bad(self, held: DataFrame, attempts: Collection[str]) -> DataFrame:
+        """Bad rows of earlier attempts that the source has not replaced."""
+        from pyspark.sql import functions as f
+
+        known = f.from_json(ID, f"{ID} {self.source.id_type}")[ID]
+        gone = f.coalesce(f.expr(self.scan.removed or "false"), f.lit(False))
+        told = held.where(f.col(ATTEMPT).isin(*attempts)).withColumn(TEXT, f.col(ID)).withColumn(ID, known)
+        return told.where(~gone).withColumn(ID, f.col(TEXT)).drop(TEXT)
 
     def write(self, rows: DataFrame, target: Table, method: str, *, anew: bool) -> None:
         """Write as the method says; `anew` is in place of all that the table holds."""
@@ -109,14 +125,45 @@ class Batch:
         return self.source.read(self.spark, self.scan, self.schema, self.system_columns)
 
 
+def keep_late(
+    rejected: Table, spark: SparkSession, late: DataFrame, attempt: str, record: Record | None
+) -> dict[str, int]:
+    """Bring the table of bad rows to hold exactly these late ones; how many of them each attempt has put there.
+
+    A row that was late stays so while files only grow, so usually the new ones are added. If some went, all that are
+    left are written under this attempt, and the others are no longer named by a load.
+    """
+    from pyspark.sql import functions as f
+
+    earlier = dict(record.rejects) if record is not None else {}
+    new = late
+    if earlier:
+        held = rejected.snapshot(spark).where(f.col(ATTEMPT).isin(*earlier)).select(*late.columns)
+        if held.exceptAll(late).isEmpty():
+            new = late.exceptAll(held)
+        else:
+            earlier = {}
+    if new.isEmpty():
+        return earlier
+    made = _append_always(rejected, spark, new.withColumn(ATTEMPT, f.lit(attempt)), attempt)
+    return {**earlier, attempt: made.rows_changed}
+
+
 def _append_always(table: Table, spark: SparkSession, frame: DataFrame, attempt: str) -> Record:
     """Append whatever other runs append meanwhile: each row carries its attempt, so order does not matter."""
+    writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+    crash_point("before-rejected-commit")
     while True:
         record = Record(table.last_load() + 1, attempt, "load", "increment", "append", "bad rows", "", {})
         try:
-            return table.commit(spark, record, lambda: frame.write.format("delta").mode("append").save(str(table.path)))
+            made = table.commit(spark, record, lambda: writer.save(str(table.path)))
+        except TidiedUp as tidied:
+            # Nothing that was read is appended, so no maintenance is in the way: it failed by itself.
+            raise tidied.failure from tidied
         except Overtaken:
             continue
+        crash_point("after-rejected-commit")
+        return made
 
 
 def _leaves(types: Iterable[DataType]) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from velo_dagster.engine.source_load import SOURCE
+from velo_dagster.engine.exempt import followed_inputs
+from velo_dagster.engine.inputs import has_news
+from velo_dagster.engine.landings import delivered
+from velo_dagster.engine.source_load import position_of, table_positions
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.plan.project import Project, TablePlan, resolved_table_fingerprint
@@ -16,11 +19,13 @@ from velo_dagster.sources.errors import MissingSource
 from velo_dagster.sources.registry import open_source
 from velo_dagster.store.reader import open_table
 from velo_dagster.store.record import Record
-from velo_dagster.store.table import Table, Warehouse
+from velo_dagster.store.table import LANDING, Table, Warehouse
 
 OK = "ok"
 NEVER = "never loaded"
 GOES_ON = "its first load goes on"
+CHANGED = "the statement changed since the last load"
+STAYS = "rows stay as they were joined with it"
 GOES = "rows were replaced or removed; the next load follows"
 
 
@@ -84,28 +89,35 @@ def table_status(project: Project, warehouse: Warehouse, plan: TablePlan) -> Tab
     if blocked:
         troubles.insert(0, f"blocked: {project.blocked[plan.name]}")
     elif record is not None and _changed(record, plan):
-        troubles.insert(0, "the statement changed since the last load")
+        troubles.insert(0, CHANGED)
     return TableStatus(
         table=plan.name,
         state=state or _state(record),
-        rows=open_table(table.path).count() if table.opened() is not None else None,
+        rows=_rows(table),
         load=record.load if record else None,
         mode=record.mode if record else None,
         at=datetime.fromtimestamp(record.at / 1000, UTC) if record else None,
         version=record.version if record else None,
         method=plan.refresh.method,
-        rejected=_rejected(warehouse, plan, record),
+        rejected=_rejected(warehouse, record),
         inputs=inputs,
         health="; ".join([health, *troubles] if health != OK else troubles) or OK,
         well=state != "broken" and not blocked and all(one.health == OK or one.waits for one in inputs),
     )
 
 
-def _rejected(warehouse: Warehouse, plan: TablePlan, record: Record | None) -> int:
+def _rows(table: Table) -> int | None:
+    """How many rows the table holds; None if there is none, or none that can be read, which its health says."""
+    try:
+        return open_table(table.path).count() if table.opened() is not None else None
+    except VeloError:
+        return None
+
+
+def _rejected(warehouse: Warehouse, record: Record | None) -> int:
     """Bad rows kept aside, whether they were met on the way into the table or into one of its landings."""
-    if record is None:
-        return 0
-    landings = (_known(warehouse.landing(plan.name, number)) for number in range(len(plan.inputs)))
+    names = (position["table"] for position in table_positions(record).values())
+    landings = (_known(warehouse.table(name)) for name in names if LANDING in name)
     return sum(sum(one.rejects.values()) for one in (record, *landings) if one is not None)
 
 
@@ -134,12 +146,13 @@ def _state(record: Record | None) -> str:
 def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int, record: Record | None) -> InputStatus:
     planned = plan.inputs[number]
     if planned.table is not None:
-        return _table_input(planned, warehouse.table(planned.table), record)
-    position = record.positions.get(SOURCE) if record else None
+        found = _table_input(planned, warehouse.table(planned.table), record)
+        if planned.name in followed_inputs(plan, record) or not found.lag:
+            return found
+        return replace(found, lag=0, notes=(STAYS,))
+    position = position_of(record)
     try:
-        landing = warehouse.landing(plan.name, number).record()
-        if landing is not None:
-            position = landing.positions[SOURCE]
+        position = delivered(warehouse, plan, planned, record)
         source = open_source(planned, project.root, {})
         summary = source.summary(position) if position is not None else ""
         probe = source.probe(position)
@@ -155,12 +168,15 @@ def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int,
 
 def _table_input(planned: PlannedInput, table: Table, record: Record | None) -> InputStatus:
     """How many loads of the other table this one has not read yet."""
-    position = record.positions.get(planned.name) if record else None
+    position = table_positions(record).get(planned.name)
     try:
         other = table.record()
     except VeloError as error:
         return InputStatus(planned.label, "table", position, None, "loads", error.what)
     if other is None:
-        return InputStatus(planned.label, "table", position, None, "loads", NEVER, waits=position is None)
+        waits = position is None or not position["id"]
+        return InputStatus(planned.label, "table", position, None, "loads", NEVER, waits=waits)
     read = position["load"] if position else 0
-    return InputStatus(planned.label, "table", position, other.load - read, "loads", OK, f"load {read}")
+    # Loads that changed nothing need not be read, and never will be.
+    lag = other.load - read if has_news(table, other.table_id, other.load, position) else 0
+    return InputStatus(planned.label, "table", position, lag, "loads", OK, f"load {read}")

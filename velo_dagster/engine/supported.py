@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from velo_dagster.engine.event_time import input_times
 from velo_dagster.errors import Terminal, VeloError
 from velo_dagster.plan.project import TablePlan
 from velo_dagster.sql.render import check_supported as check_rendering
 from velo_dagster.sql.variables import resolve
 
 HONOURED = {
-    "join.time": {"current"},
-    "missing.reference": {"wait", "fail"},
     "extension": {"delta"},
-    "retention": set(),
-    "event.time.format": {"iso8601"},
 }
 
 
@@ -24,9 +21,11 @@ class Unsupported(Terminal, VeloError):
 
     code = "E210"
 
-    def __init__(self, plan: TablePlan, what: str) -> None:
+    def __init__(self, plan: TablePlan, what: str, step: str) -> None:
         super().__init__(
-            f"{what} is not supported yet, so table '{plan.name}' is not loaded.", where=plan.statement.span
+            f"{what} is not supported yet, so table '{plan.name}' is not loaded.",
+            where=plan.statement.span,
+            steps=[step],
         )
 
 
@@ -37,12 +36,13 @@ def check_supported(plan: TablePlan, environ: Mapping[str, str] = os.environ) ->
     """
     statement = plan.statement
     if statement.into is not None:
-        raise Unsupported(plan, "INTO a sink")
+        raise Unsupported(plan, "INTO a sink", "Leave INTO out, and read the table: any Delta reader opens it.")
     # Rendering would find it as well, but only once Spark is up and the sources are read.
     check_rendering(statement.query)
-    given = [(statement.properties, statement.span), *((one.properties, one.span) for one in plan.inputs)]
     for key, honoured in HONOURED.items():
-        for properties, span in given:
-            written = properties.get(key)
-            if written is not None and resolve(key, written, environ, span).strip().lower() not in honoured:
-                raise Unsupported(plan, f"The property '{key}' = '{written}'")
+        written = statement.properties.get(key)
+        if written is not None and resolve(key, written, environ, statement.span).strip().lower() not in honoured:
+            step = f"Leave it out, or write '{key}' = '{', '.join(sorted(honoured))}'."
+            raise Unsupported(plan, f"The property '{key}' = '{written}'", step)
+    # What variables stand for is known only now; else Spark would be up before a wrong value is told.
+    input_times(plan, environ)

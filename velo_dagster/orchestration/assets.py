@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` here: Dagster reads the annotations of ops as objects.
 
 from collections.abc import Iterator
+from typing import Any
 
 from dagster import (
     AssetExecutionContext,
@@ -21,7 +22,7 @@ from velo_dagster.orchestration.load import VeloLoadConfig, load_increment, load
 from velo_dagster.orchestration.metadata import load_metadata, report_metadata, table_metadata
 from velo_dagster.orchestration.processes import own_tags
 from velo_dagster.orchestration.resources import SPARK
-from velo_dagster.orchestration.specs import ProjectSpecs, TableSpecs
+from velo_dagster.orchestration.specs import ProjectSpecs, TableSpecs, outdated, partitions_of
 
 RETRIES = RetryPolicy(max_retries=3, delay=5, backoff=Backoff.EXPONENTIAL)
 
@@ -40,11 +41,15 @@ def table_asset(specs: ProjectSpecs, table: TableSpecs) -> AssetsDefinition:
         _tell_process(context)
         if context.has_partition_key:
             report = load_increment(context, specs, table.plan, int(context.partition_key))
+            number = int(context.partition_key)
         else:
             report = load_table(context, specs, table.plan, config.options())
+            number = report.load
         if report is not None and nothing_loaded(report):
             context.log.info(f"{table.plan.name}: no rows yet; it is loaded when there are.")
             return
+        if table.increments is not None and number:
+            _give_receipt(context, specs, table, number, report)
         yield MaterializeResult(
             asset_key=table.key,
             metadata=table_metadata(context, specs, table, report),
@@ -55,7 +60,7 @@ def table_asset(specs: ProjectSpecs, table: TableSpecs) -> AssetsDefinition:
 
 
 def increments_asset(specs: ProjectSpecs, table: TableSpecs) -> AssetsDefinition:
-    """The receipt of one increment. Launched alone, for one that failed, it makes the load itself."""
+    """The receipts of increments. Launched alone, for one that failed, it makes the load itself."""
     assert table.increments is not None
     key = table.increments.key
 
@@ -67,22 +72,47 @@ def increments_asset(specs: ProjectSpecs, table: TableSpecs) -> AssetsDefinition
         required_resource_keys={SPARK},
     )
     def receive(context: AssetExecutionContext) -> Iterator[MaterializeResult]:
-        _tell_process(context)
         number = int(context.partition_key)
+        if table.key in (context.run.asset_selection or ()):
+            context.log.info(f"{table.plan.name}: the table's own step has given the receipt of load {number}.")
+            return
+        _tell_process(context)
         report = load_increment(context, specs, table.plan, number)
         if report is not None and report.version is not None:
             _tell_table(context, specs, table, report)
-        record = record_of(specs.warehouse.table(table.plan.name), number)
-        if report is not None and report.outcome in (Outcome.UNCHANGED, Outcome.NO_ROWS):
+        receipt = _receipt(specs, table, number, report)
+        if receipt is None:
             context.log.info(f"{table.plan.name}: nothing is new, so there is no load {number} yet.")
             return
-        metadata = load_metadata(record) if record is not None else {}
-        if report is not None:
-            metadata |= report_metadata(report)
-        changed = {"dagster/partition_row_count": record.rows_changed} if record is not None else {}
-        yield MaterializeResult(asset_key=key, metadata={**metadata, **changed})
+        yield MaterializeResult(asset_key=key, metadata=receipt)
 
     return receive
+
+
+def _give_receipt(
+    context: AssetExecutionContext, specs: ProjectSpecs, table: TableSpecs, number: int, report: LoadReport | None
+) -> None:
+    """A partition for one increment, whoever asked for it: given as soon as it is committed, whatever checks say."""
+    assert table.increments is not None
+    name = str(partitions_of(table.key).name)
+    known = context.instance.get_dynamic_partitions(name)
+    receipt = _receipt(specs, table, number, report)
+    bulk = report is not None and report.outcome is not Outcome.INCREMENT
+    if receipt is None or (bulk and str(number) not in known):
+        return
+    context.instance.add_dynamic_partitions(name, [str(number)])
+    for old in outdated([*known, str(number)]):
+        context.instance.delete_dynamic_partition(name, old)
+    context.log_event(AssetMaterialization(table.increments.key, partition=str(number), metadata=receipt))
+
+
+def _receipt(specs: ProjectSpecs, table: TableSpecs, number: int, report: LoadReport | None) -> dict[str, Any] | None:
+    """What is known of a load; None if there is no such load."""
+    record = record_of(specs.warehouse.table(table.plan.name), number)
+    if record is None:
+        return None
+    told = report_metadata(report) if report is not None and report.load == number else {}
+    return load_metadata(record) | told | {"dagster/partition_row_count": record.rows_changed}
 
 
 def _tell_table(context: AssetExecutionContext, specs: ProjectSpecs, table: TableSpecs, report: LoadReport) -> None:

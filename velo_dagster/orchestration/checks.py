@@ -17,7 +17,7 @@ from dagster import (
 )
 
 from velo_dagster.engine.checks import Check, Finding, Standing, checks_of, run_check
-from velo_dagster.orchestration.probes import look_at
+from velo_dagster.orchestration.probes import Looker
 from velo_dagster.orchestration.resources import SPARK, engine_of
 from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs
 from velo_dagster.orchestration.translator import plain
@@ -38,7 +38,7 @@ def table_checks(specs: ProjectSpecs, table: TableSpecs) -> AssetChecksDefinitio
     def checks(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
         names = [key.name for key in context.op_execution_context.selected_asset_check_keys]
         for check, finding in evaluate(context, specs, table, names):
-            yield _result(table, check, finding)
+            yield AssetCheckResult(**_told(table, check, finding))
 
     return checks
 
@@ -50,11 +50,7 @@ def evaluate(
     names: Iterable[str] | None = None,
 ) -> Iterator[tuple[Check, Finding]]:
     """What checks of a table find as it stands: the named ones, or all."""
-    engine = engine_of(
-        getattr(context.resources, SPARK),
-        dict(specs.project.settings.engine),
-        lambda: context.log.info("Starting Spark."),
-    )
+    engine = engine_of(getattr(context.resources, SPARK), specs.project.settings.engine, context.log.info)
     standing = Standing(specs.project, specs.warehouse, table.plan, engine)
     wanted = None if names is None else set(names)
     for check in checks_of(table.plan):
@@ -63,31 +59,19 @@ def evaluate(
 
 
 def evaluation(table: TableSpecs, check: Check, finding: Finding) -> AssetCheckEvaluation:
-    """The same as an event, for an op that is not the check's own."""
-    return AssetCheckEvaluation(
-        asset_key=table.key,
-        check_name=check.name,
-        passed=finding.passed,
-        severity=AssetCheckSeverity[finding.severity(check)],
-        description=finding.message,
-        metadata=_seen(finding),
-        blocking=check.blocking,
-    )
+    """What a check found as an event, for an op that is not the check's own."""
+    return AssetCheckEvaluation(**_told(table, check, finding), blocking=check.blocking)
 
 
-def _result(table: TableSpecs, check: Check, finding: Finding) -> AssetCheckResult:
-    return AssetCheckResult(
-        passed=finding.passed,
-        asset_key=table.key,
-        check_name=check.name,
-        severity=AssetCheckSeverity[finding.severity(check)],
-        description=finding.message,
-        metadata=_seen(finding),
-    )
-
-
-def _seen(finding: Finding) -> dict[str, Any]:
-    return {f"velo/{name}": value for name, value in finding.seen.items()}
+def _told(table: TableSpecs, check: Check, finding: Finding) -> dict[str, Any]:
+    return {
+        "asset_key": table.key,
+        "check_name": check.name,
+        "passed": finding.passed,
+        "severity": AssetCheckSeverity[finding.severity(check)],
+        "description": finding.message,
+        "metadata": {f"velo/{name}": value for name, value in finding.seen.items()},
+    }
 
 
 def _spec(table: TableSpecs, check: Check) -> AssetCheckSpec:
@@ -102,27 +86,22 @@ def source_checks(specs: ProjectSpecs, source: SourceSpecs) -> AssetChecksDefini
         specs=[AssetCheckSpec(READY, asset=source.key, description="It is there and may be read.", blocking=True)],
     )
     def ready(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
-        look = look_at(specs, [source])[source.key]
-        yield AssetCheckResult(
-            passed=look.ready,
-            asset_key=source.key,
-            check_name=READY,
-            severity=AssetCheckSeverity.ERROR,
-            description=look.message,
-            metadata={"velo/category": look.category or READY},
-        )
+        yield AssetCheckResult(**_seen(source, Looker(specs).look_at([source])[source.key]))
 
     return ready
 
 
 def ready_evaluation(source: SourceSpecs, look: Probe) -> AssetCheckEvaluation:
     """What the sensor saw, as the check's own event."""
-    return AssetCheckEvaluation(
-        asset_key=source.key,
-        check_name=READY,
-        passed=look.ready,
-        severity=AssetCheckSeverity.ERROR,
-        description=look.message,
-        metadata={"velo/category": look.category or READY},
-        blocking=True,
-    )
+    return AssetCheckEvaluation(**_seen(source, look), blocking=True)
+
+
+def _seen(source: SourceSpecs, look: Probe) -> dict[str, Any]:
+    return {
+        "asset_key": source.key,
+        "check_name": READY,
+        "passed": look.ready,
+        "severity": AssetCheckSeverity.ERROR,
+        "description": look.message,
+        "metadata": {"velo/category": look.category or READY},
+    }

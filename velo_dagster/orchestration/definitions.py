@@ -14,6 +14,7 @@ from velo_dagster.orchestration.assets import increments_asset, table_asset
 from velo_dagster.orchestration.checks import source_checks, table_checks
 from velo_dagster.orchestration.load import VeloLoadConfig
 from velo_dagster.orchestration.resources import SPARK, VeloSparkResource
+from velo_dagster.orchestration.runs import BULK, REFRESH
 from velo_dagster.orchestration.sensors import automation_sensor, increment_sensor, source_sensor
 from velo_dagster.orchestration.specs import ProjectSpecs, build_specs
 from velo_dagster.orchestration.translator import VeloDagsterTranslator
@@ -23,7 +24,7 @@ from velo_dagster.sql.problems import Problem
 from velo_dagster.store.table import Warehouse
 
 INTERVAL = 30
-BULK, CHECKS, REFRESH = "bulk_load", "velo_checks", "full_refresh"
+CHECKS = "velo_checks"
 
 
 class WrongProject(Terminal, VeloError):
@@ -33,7 +34,7 @@ class WrongProject(Terminal, VeloError):
 
     def __init__(self, path: str, problems: Sequence[Problem]) -> None:
         told = "\n".join(problem.render() for problem in problems)
-        super().__init__(f"The project {path} has errors.\n{told}", steps=[f"velo-dagster validate {path}"])
+        super().__init__(f"The project {path} has errors, which velo-dagster validate {path} shows too.\n{told}")
 
 
 def build_velo_definitions(

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from dagster import AssetExecutionContext, Config, Failure, MetadataValue
@@ -14,16 +10,20 @@ from pydantic import Field
 
 from velo_dagster.engine.errors import NotReady
 from velo_dagster.engine.load import Loader
+from velo_dagster.engine.progress import Progress
 from velo_dagster.engine.report import LoadReport, Outcome
 from velo_dagster.engine.source_load import LoadOptions
 from velo_dagster.errors import Terminal, Transient, VeloError
 from velo_dagster.orchestration.resources import SPARK, engine_of
 from velo_dagster.orchestration.specs import ProjectSpecs
+from velo_dagster.orchestration.verdicts import failed_check
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.sources.errors import MissingSource
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import Table
 
 PROGRESS_SECONDS = 5.0
+"""How often a line in the run's log says what a load waits for or reads."""
 
 
 class VeloLoadConfig(Config):
@@ -59,16 +59,25 @@ def load_table(
 ) -> LoadReport:
     """Load, or fail the step with what the load said. Trying again is Dagster's, and only where it can help."""
     specs.warehouse.make()
-    engine = engine_of(
-        getattr(context.resources, SPARK),
-        dict(specs.project.settings.engine),
-        lambda: context.log.info("Starting Spark."),
-    )
-    with _progress(context, plan.name):
-        report = Loader(specs.project, specs.warehouse, engine, context.log.info).load(plan, options)
+    try:
+        engine = engine_of(getattr(context.resources, SPARK), specs.project.settings.engine, context.log.info)
+    except VeloError as error:
+        raise failure(error) from None
+    progress = Progress()
+    with progress.told(PROGRESS_SECONDS, context.log.info):
+        loader = Loader(
+            specs.project,
+            specs.warehouse,
+            engine,
+            context.log.info,
+            gate=lambda name, known: failed_check(specs, context.instance, engine, name),
+            progress=progress,
+        )
+        report = loader.load(plan, options)
     if report.error is not None:
         # Not chained: what is behind it, JVM and all, would bury the sentence; VELO_DEBUG shows it.
         raise failure(report.error) from (report.error if os.environ.get("VELO_DEBUG") else None)
+    context.log.info(str(report))
     return report
 
 
@@ -78,7 +87,7 @@ def load_increment(
     """Make load `number`, unless it is made already: then nothing changes, and there is no report."""
     last = _last_load(specs.warehouse.table(plan.name))
     if last >= number:
-        context.log.info(f"Load {number} of {plan.name} is committed already; nothing was changed.")
+        context.log.info(f"Load {number} of {plan.name} was committed before; nothing was changed.")
         return None
     if last + 1 != number:
         raise failure(NotTheNext(plan.name, number, last))
@@ -96,34 +105,17 @@ def _last_load(table: Table) -> int:
 def failure(error: Exception) -> Failure:
     """The step's failure: the sentence first, then what to do. Only what may go away by itself is tried again.
 
-    A table that is not ready starts its readers by itself once it is, so trying again would only hide that.
+    A table that becomes ready, or a source that turns up, starts its readers by itself; trying again would hide that.
     """
-    retry = isinstance(error, Transient) and not isinstance(error, NotReady)
+    retry = isinstance(error, Transient) and not isinstance(error, (NotReady, MissingSource))
+    if isinstance(error, NotReady):
+        error.advising(f"'{error.table}' is loaded by itself once '{error.needs}' is ready. Or materialize that first.")
     metadata: dict[str, Any] = {}
     if isinstance(error, VeloError):
         metadata = {"velo/code": error.code} | ({"velo/where": str(error.where)} if error.where else {})
         if error.steps:
             metadata["velo/what_to_do"] = MetadataValue.md("\n".join(f"1. {step}" for step in error.steps))
     return Failure(str(error), metadata=metadata, allow_retries=retry)
-
-
-@contextmanager
-def _progress(context: AssetExecutionContext, name: str) -> Iterator[None]:
-    """A line in the run's log every few seconds while a load lasts: whoever watches sees that it lives."""
-    started = time.monotonic()
-    done = threading.Event()
-
-    def tell() -> None:
-        while not done.wait(PROGRESS_SECONDS):
-            context.log.info(f"{name}: loading, {time.monotonic() - started:.0f} s so far.")
-
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        done.set()
-        teller.join()
 
 
 def nothing_loaded(report: LoadReport) -> bool:

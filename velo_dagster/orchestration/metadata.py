@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,11 +16,15 @@ from dagster import (
     TableSchema,
 )
 
+from velo_dagster.engine.landings import landings
 from velo_dagster.engine.report import LoadReport
 from velo_dagster.orchestration.specs import ProjectSpecs, TableSpecs
+from velo_dagster.plan.event_time import time_field
 from velo_dagster.plan.lineage import column_lineage
 from velo_dagster.store.reader import OpenTable, open_table, visible_columns
 from velo_dagster.store.record import Record
+
+LONGEST_POSITIONS = 50_000
 
 
 def table_metadata(
@@ -58,6 +63,7 @@ def _lineage(specs: ProjectSpecs, table: TableSpecs) -> dict[str, Any]:
     """Columns of the table by those of what it reads, as far as statement and tables tell."""
     keys: dict[str, AssetKey] = {}
     columns: dict[str, list[str]] = {}
+    landed = landings(specs.warehouse, table.plan)
     for number, one in enumerate(table.plan.inputs):
         if one.table is not None:
             keys[one.name] = specs.tables[one.table].key
@@ -66,16 +72,17 @@ def _lineage(specs: ProjectSpecs, table: TableSpecs) -> dict[str, Any]:
         keys[one.name] = next(
             source.key for source in specs.sources if any(other is one for _, other in source.node.readers)
         )
-        landing = specs.warehouse.landing(table.plan.name, number)
+        landing = landed[number]
         record = specs.warehouse.table(table.plan.name).record()
         if landing.opened() is not None:
             columns[one.name] = list(visible_columns(landing.path))
         elif record is not None:
             columns[one.name] = [name for name, _ in record.schema]
     names = visible_columns(specs.warehouse.table(table.plan.name).path)
+    times = {one.name: field for one in table.plan.inputs if (field := time_field(one))}
     deps = {
         column: [TableColumnDep(keys[name], source) for name, source in found if name in keys]
-        for column, found in column_lineage(table.plan.statement, columns, names).items()
+        for column, found in column_lineage(table.plan.statement, columns, names, times).items()
     }
     return {"dagster/column_lineage": TableColumnLineage(deps)}
 
@@ -89,18 +96,37 @@ def load_metadata(record: Record) -> dict[str, Any]:
         "velo/rows_changed": record.rows_changed,
         "velo/version": record.version,
         "velo/loaded_at": MetadataValue.timestamp(record.at / 1000),
-        "velo/positions": MetadataValue.json(dict(record.positions)),
+        "velo/positions": _positions(record),
         "velo/rejected": sum(record.rejects.values()),
         "velo/ready": record.ready,
+        **_exempt(record),
     }
+
+
+def _exempt(record: Record) -> dict[str, Any]:
+    """References that the load did without, and rows that were filled in for them and stay so."""
+    told: dict[str, Any] = {}
+    if record.missing:
+        told["velo/missing_references"] = MetadataValue.json(dict(record.missing))
+        told["velo/references_skipped"] = len(record.missing)
+    if record.filled:
+        told["velo/rows_filled"] = record.filled
+    return told
+
+
+def _positions(record: Record) -> MetadataValue:
+    """Whole, unless there are very many files: every load's are kept by Dagster."""
+    size = len(json.dumps(record.positions))
+    if size > LONGEST_POSITIONS:
+        return MetadataValue.text(f"{size:,} bytes; velo-dagster status --json shows them.")
+    return MetadataValue.json(dict(record.positions))
 
 
 def report_metadata(report: LoadReport) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "velo/outcome": str(report.outcome),
-        "velo/rows_read": report.rows_read,
-        "velo/seconds": round(report.seconds, 3),
-    }
+    told: dict[str, Any] = {"velo/outcome": str(report.outcome), "velo/seconds": round(report.seconds, 3)}
+    if report.rows_read:
+        # Rows of sources; what Spark reads of other tables is not counted.
+        told["velo/rows_read"] = report.rows_read
     told |= {f"velo/seconds/{step}": round(seconds, 3) for step, seconds in report.steps.items()}
     if report.skipped:
         told["velo/skipped"] = report.skipped

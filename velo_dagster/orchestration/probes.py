@@ -1,25 +1,31 @@
-"""Bounded looks at sources, many at once: a tick never waits for the slowest of them."""
+"""Bounded looks at sources, many at once: a tick never waits for the slowest of them.
+
+What hangs can't be ended, only left alone: its thread goes on. So that ticks don't add one after another, a source
+whose earlier look still hangs is not looked at again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+import threading
+import time
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
 
 from dagster import AssetKey
 
-from velo_dagster.engine.source_load import SOURCE
+from velo_dagster.engine.landings import delivered
 from velo_dagster.errors import VeloError
 from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs
-from velo_dagster.plan.inputs import PlannedInput
-from velo_dagster.plan.project import TablePlan
 from velo_dagster.sources.contract import Position, Probe, Source
 from velo_dagster.sources.registry import open_source
-from velo_dagster.store.table import Warehouse
 
 LOOKERS = 8
-SECONDS = 20.0
-"""No tick may last longer than Dagster lets it; each look is bounded by itself."""
+SECONDS = 5.0
+"""So long one look is waited for."""
+ALL_SECONDS = 20.0
+"""So long all of them: no tick may last longer than Dagster lets it."""
 
 
 @dataclass(frozen=True)
@@ -31,48 +37,83 @@ class _Asked:
     since: Position | None
 
 
-def look_at(specs: ProjectSpecs, sources: Sequence[SourceSpecs]) -> Mapping[AssetKey, Probe]:
-    """A look at each source, side by side, those of one server in one call; one that takes too long does not answer.
+@dataclass
+class _Look:
+    """One call for several sources of one server, in a thread of its own, which nobody waits for at the end."""
 
-    Ready means that every table that reads it could go on from where it is.
-    """
-    found: dict[AssetKey, list[Probe]] = {one.key: [] for one in sources}
-    groups: dict[object, list[_Asked]] = {}
-    for one in sources:
-        for plan, planned in one.node.readers:
-            try:
-                source = open_source(planned, specs.project.root, {})
-                asked = _Asked(one.key, source, delivered(specs.warehouse, plan, planned))
-            except VeloError as error:
-                found[one.key].append(Probe(False, str(error), getattr(error, "category", "config")))
-                continue
-            alone = source.server is None
-            groups.setdefault(id(asked) if alone else (type(source), source.server), []).append(asked)
-    for asked, look in _looks(list(groups.values())):
-        found[asked.key].append(look)
-    return {key: next((look for look in looks if not look.ready), looks[0]) for key, looks in found.items()}
+    asked: list[_Asked] = field(default_factory=list)
+    answer: Future[list[Probe]] = field(default_factory=Future)
+    began: float = 0.0
 
+    def begin(self) -> None:
+        self.began = time.monotonic()
+        threading.Thread(target=self._run, name="velo-probe", daemon=True).start()
 
-def _looks(groups: Sequence[Sequence[_Asked]]) -> Iterator[tuple[_Asked, Probe]]:
-    pool = ThreadPoolExecutor(LOOKERS, thread_name_prefix="velo-probe")
-    looks = [(group, pool.submit(_probe, group)) for group in groups]
-    wait([look for _, look in looks], timeout=SECONDS)
-    pool.shutdown(wait=False, cancel_futures=True)
-    silent = Probe(False, f"It did not answer within {SECONDS:.0f} s.", "network")
-    for group, look in looks:
-        answers = look.result() if look.done() and not look.cancelled() else [silent] * len(group)
-        yield from zip(group, answers, strict=True)
+    def _run(self) -> None:
+        try:
+            sources = [(one.source, one.since) for one in self.asked]
+            self.answer.set_result(type(sources[0][0]).probe_together(sources))
+        except BaseException as error:  # noqa: BLE001 - whoever takes the answer gets it
+            self.answer.set_exception(error)
+
+    def waited_for(self) -> bool:
+        return not self.answer.done() and time.monotonic() - self.began < SECONDS
 
 
-def _probe(group: Sequence[_Asked]) -> list[Probe]:
-    return type(group[0].source).probe_together([(one.source, one.since) for one in group])
+class Looker:
+    """Looks at sources of one project, again and again."""
+
+    def __init__(self, specs: ProjectSpecs) -> None:
+        self._specs = specs
+        self._hanging: dict[Hashable, _Look] = {}
+
+    def look_at(self, sources: Sequence[SourceSpecs]) -> Mapping[AssetKey, Probe]:
+        """A look at each source, side by side, those of one server in one call; one that takes too long does not
+        answer. Ready means that every table that reads it could go on from where it is.
+        """
+        found: dict[AssetKey, list[Probe]] = {one.key: [] for one in sources}
+        looks: dict[Hashable, _Look] = {}
+        for one in sources:
+            for plan, planned in one.node.readers:
+                try:
+                    source = open_source(planned, self._specs.project.root, {})
+                    record = self._specs.warehouse.table(plan.name).record()
+                    asked = _Asked(one.key, source, delivered(self._specs.warehouse, plan, planned, record))
+                except VeloError as error:
+                    found[one.key].append(Probe(False, str(error), getattr(error, "category", "config")))
+                    continue
+                alone = source.server is None
+                group = (plan.name, planned.name) if alone else (type(source), source.server)
+                looks.setdefault(group, _Look()).asked.append(asked)
+        self._hanging = {group: look for group, look in self._hanging.items() if not look.answer.done()}
+        _look([look for group, look in looks.items() if group not in self._hanging])
+        for group, look in looks.items():
+            for asked, probe in zip(look.asked, self._answers(group, look), strict=True):
+                found[asked.key].append(probe)
+        return {key: next((look for look in looks if not look.ready), looks[0]) for key, looks in found.items()}
+
+    def _answers(self, group: Hashable, look: _Look) -> Sequence[Probe]:
+        if group in self._hanging:
+            waited = time.monotonic() - self._hanging[group].began
+            said = f"A look that began {waited:.0f} s ago has not ended, so no other was begun."
+        elif look.answer.done():
+            return look.answer.result()
+        elif look.began:
+            self._hanging[group] = look
+            said = f"It did not answer within {SECONDS:.0f} s."
+        else:
+            said = f"Others took {ALL_SECONDS:.0f} s, so there was no time to look at it."
+        return [Probe(False, said, "network")] * len(look.asked)
 
 
-def delivered(warehouse: Warehouse, plan: TablePlan, planned: PlannedInput) -> Position | None:
-    """Up to where a table, or its landing, has what the source delivered."""
-    number = plan.inputs.index(planned)
-    for table in (warehouse.landing(plan.name, number), warehouse.table(plan.name)):
-        record = table.record()
-        if record is not None and SOURCE in record.positions:
-            return record.positions[SOURCE]
-    return None
+def _look(looks: Iterable[_Look]) -> None:
+    """Begin all of them, so many at a time, and wait; one that takes too long gives its place to the next."""
+    left, going = deque(looks), list[_Look]()
+    until = time.monotonic() + ALL_SECONDS
+    while (left or going) and (now := time.monotonic()) < until:
+        while left and len(going) < LOOKERS:
+            going.append(left.popleft())
+            going[-1].begin()
+        next_end = min(look.began + SECONDS for look in going)
+        wait([look.answer for look in going], max(0.0, min(next_end, until) - now), FIRST_COMPLETED)
+        going = [look for look in going if look.waited_for()]

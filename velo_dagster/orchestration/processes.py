@@ -25,6 +25,6 @@ def _mark(pid: int) -> str | None:
     """A process and when it began, because numbers of processes are used again; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return f"{pid}@{stat.rpartition(')')[2].split()[19]}"

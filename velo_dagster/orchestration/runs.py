@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+from dagster import (
+    AssetKey,
+    DagsterEventType,
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    RunRecord,
+    RunsFilter,
+)
 
 from velo_dagster.orchestration.processes import PROCESS, is_gone
 
-TABLE, LOAD, SEEN = "velo/table", "velo/load", "velo/seen"
+TABLE, LOAD, SEEN, ATTEMPT = "velo/table", "velo/load", "velo/seen", "velo/attempt"
+BULK, REFRESH = "bulk_load", "full_refresh"
+LOADING = (BULK, REFRESH)
+"""Our jobs that load every table."""
 GOING = [
     DagsterRunStatus.NOT_STARTED,
     DagsterRunStatus.QUEUED,
@@ -18,56 +32,82 @@ GOING = [
     DagsterRunStatus.CANCELING,
 ]
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
+LONGEST_START = 300.0
+BEGINNING = (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING)
+WORKING = (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
 
 
 class Runs:
-    """Runs of one instance, looked up at most once per tick."""
+    """Runs of one instance, looked up at most once per tick. `assets`: all that are a project's."""
 
-    def __init__(self, instance: DagsterInstance) -> None:
+    def __init__(self, instance: DagsterInstance, assets: Collection[AssetKey]) -> None:
         self._instance = instance
+        self._assets = frozenset(assets)
         self._going: list[DagsterRun] | None = None
 
     def going(self, key: AssetKey) -> DagsterRun | None:
-        """A run that is on its way and loads this table, whoever started it. One whose process died is ended."""
-        if self._going is None:
-            found = self._instance.get_runs(RunsFilter(statuses=GOING))
-            self._going = [run for run in found if not self._died(run)]
-        return next((run for run in self._going if _loads(run, key)), None)
+        """A run that is on its way and loads this table, whoever started it."""
+        return next((run for run in self._alive() if self._loads(run, key)), None)
 
-    def _died(self, run: DagsterRun) -> bool:
-        """A run worker that was killed leaves its run as started for ever, and nothing would load the table again."""
-        if run.status != DagsterRunStatus.STARTED or not is_gone(run.tags):
+    @staticmethod
+    def _loads(run: DagsterRun, key: AssetKey) -> bool:
+        """A run of a whole job says no assets; ours load everything."""
+        return run.job_name in LOADING if run.asset_selection is None else key in run.asset_selection
+
+    def _alive(self) -> list[DagsterRun]:
+        """The runs that are on their way. One of ours whose process died is ended."""
+        if self._going is None:
+            found = self._instance.get_run_records(RunsFilter(statuses=GOING))
+            self._going = [one.dagster_run for one in found if not self._died(one)]
+        return self._going
+
+    def _died(self, record: RunRecord) -> bool:
+        """A run worker that was killed leaves its run as it was for ever, and nothing would load the table again."""
+        run = record.dagster_run
+        waited = time.time() - record.update_timestamp.timestamp()
+        if run.status in WORKING and is_gone(run.tags):
+            why = f"The process of this run ({run.tags[PROCESS]}) is gone."
+        elif run.status in BEGINNING and self._is_ours(run) and waited > LONGEST_START:
+            why = f"This run has not begun within {LONGEST_START:.0f} s; its process is taken to be gone."
+        else:
             return False
-        self._instance.report_run_failed(run, f"The process of this run ({run.tags[PROCESS]}) is gone.")
+        if run.status == DagsterRunStatus.CANCELING:
+            self._instance.report_run_canceled(run, why)
+        else:
+            self._instance.report_run_failed(run, why)
         return True
 
-    def attempt(self, table: str, load: int, seen: str) -> tuple[int, str]:
+    def _is_ours(self, run: DagsterRun) -> bool:
+        return run.job_name in LOADING if run.asset_selection is None else run.asset_selection <= self._assets
+
+    def attempt(self, table: str, load: int, seen: Sequence[Any]) -> tuple[int, str]:
         """Which attempt at a load the next run is, and why it should wait, if it should.
 
-        What failed is tried again when its source changes, else after a minute, two, four, at most an hour.
+        What failed is tried again when its source changes, else after a minute, two, four, at most an hour. What was
+        killed is tried again at once, the first time.
         """
-        tags = {TABLE: table, LOAD: str(load)}
-        records = self._instance.get_run_records(RunsFilter(tags=tags), limit=100)
-        if not records:
+        asked = RunsFilter(tags={TABLE: table, LOAD: str(load)})
+        newest = self._instance.get_run_records(asked, limit=1)
+        if not newest:
             return 1, ""
-        last = records[0]
-        attempt = len(records) + 1
-        if last.dagster_run.tags.get(SEEN) != self.mark(seen):
+        last, count = newest[0], self._instance.get_runs_count(asked)
+        attempt = int(last.dagster_run.tags.get(ATTEMPT, count)) + 1
+        if last.dagster_run.tags.get(SEEN) != self.mark(seen) or (count == 1 and self._was_killed(last.dagster_run)):
             return attempt, ""
         ended = last.end_time or last.update_timestamp.timestamp()
-        again = ended + min(FIRST_WAIT * 2 ** (len(records) - 1), LONGEST_WAIT)
+        again = ended + min(FIRST_WAIT * 2 ** min(count - 1, 10), LONGEST_WAIT)
         if time.time() >= again:
             return attempt, ""
         at = time.strftime("%H:%M:%S UTC", time.gmtime(again))
         run = last.dagster_run
         ended_as = f"load {load} ended as {run.status.value.lower()} in run {run.run_id[:8]}"
-        return attempt, f"{ended_as}; it is tried again when its source changes, or at {at}"
+        return attempt, f"{ended_as}; it is tried again when something changes, or at {at}"
+
+    def _was_killed(self, run: DagsterRun) -> bool:
+        """Whether it ended although no step of it failed. Who noticed, we or Dagster, does not matter."""
+        failed = self._instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
+        return run.status == DagsterRunStatus.FAILURE and not failed
 
     @staticmethod
-    def mark(seen: str) -> str:
-        return hashlib.sha256(seen.encode()).hexdigest()[:16]
-
-
-def _loads(run: DagsterRun, key: AssetKey) -> bool:
-    """A run of a whole job says no assets: then it is taken to load everything."""
-    return run.asset_selection is None or key in run.asset_selection
+    def mark(seen: Sequence[Any]) -> str:
+        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]

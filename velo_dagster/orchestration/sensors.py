@@ -6,16 +6,25 @@ The truth about positions is in the tables; cursors only remember since when som
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from dagster import (
+    AddDynamicPartitionsRequest,
+    AssetKey,
+    AssetMaterialization,
     AssetObservation,
     AssetSelection,
     AutomationConditionSensorDefinition,
+    DagsterInstance,
     DefaultSensorStatus,
+    DeleteDynamicPartitionsRequest,
+    EventLogEntry,
+    MetadataValue,
     RunRequest,
     SensorDefinition,
     SensorEvaluationContext,
@@ -24,49 +33,109 @@ from dagster import (
     sensor,
 )
 
-from velo_dagster.engine.status import GOES, OK, table_status
+from velo_dagster.engine.status import CHANGED, GOES, OK, TableStatus, table_status
 from velo_dagster.errors import VeloError
+from velo_dagster.orchestration.behind import due, untold_loads
 from velo_dagster.orchestration.checks import ready_evaluation
-from velo_dagster.orchestration.probes import look_at
-from velo_dagster.orchestration.runs import LOAD, SEEN, TABLE, Runs
-from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs, partitions_of
-from velo_dagster.orchestration.verdicts import missing_verdicts
+from velo_dagster.orchestration.probes import Looker
+from velo_dagster.orchestration.runs import ATTEMPT, LOAD, SEEN, TABLE, Runs
+from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs, outdated, partitions_of
+from velo_dagster.orchestration.verdicts import Verdicts, failed_check, newest_loads
+from velo_dagster.plan.references import missable
 from velo_dagster.sources.contract import Probe
+from velo_dagster.store.watched import WatchedWarehouse
 
 SOURCES = "velo_sources"
 AUTOMATION = "velo_automation"
-KEPT = 5000
-"""So many partitions of increments are kept, the newest."""
+
+_PartitionsChange = AddDynamicPartitionsRequest | DeleteDynamicPartitionsRequest
 
 
 def source_sensor(specs: ProjectSpecs, interval: int) -> SensorDefinition:
     """Waits for sources, says for what and since when, and has tables loaded first when theirs are all there."""
-    first = [table for table in specs.tables.values() if table.node.sources and not table.node.tables]
+    specs = replace(specs, warehouse=WatchedWarehouse(str(specs.warehouse.root)))
+    looker, verdicts = Looker(specs), Verdicts(specs)
+    tables = list(specs.tables.values())
+    reading = [table for table in tables if table.node.sources]
+    following = [one for one in tables if one.node.tables and one.plan.annotations.automation in (None, "eager")]
 
     @sensor(
         name=SOURCES,
         minimum_interval_seconds=interval,
         default_status=DefaultSensorStatus.RUNNING,
-        asset_selection=AssetSelection.assets(*(table.key for table in first)),
-        description="Waits for sources that are not there yet, and requests the first load of tables whose are.",
+        asset_selection=AssetSelection.assets(*(table.key for table in tables)),
+        description="Waits for sources that are not there yet; when a table's are all there, it has it loaded first.",
     )
     def velo_sources(context: SensorEvaluationContext) -> SensorResult:
-        looks = look_at(specs, specs.sources)
-        waits, news = _waits(specs, _cursor(context), looks, interval)
-        runs = Runs(context.instance)
-        requests, reasons = [], [one["said"] for one in waits.values() if one["said"]]
-        for table in first:
-            request, reason = _first_load(specs, table, looks, runs)
-            requests += [request] if request is not None else []
-            reasons += [reason] if reason else []
+        before = _cursor(context)
+        looks = looker.look_at(specs.sources)
+        waits, reasons, news = _waits(specs, before.get("waits", {}), looks, interval)
+        runs = Runs(context.instance, specs.loaded)
+        behind = {table.plan.name: runs.mark(found) for table in following if (found := due(specs, table))}
+        wanted = [_first_load(specs, table, looks, runs) for table in reading]
+        wanted += [
+            _catch_up(specs, context.instance, table, looks, runs)
+            for table in following
+            if table.plan.name in behind and behind[table.plan.name] == before.get("behind", {}).get(table.plan.name)
+        ]
+        requests = [request for request, _ in wanted if request is not None]
+        newest = newest_loads(specs, context.instance)
+        told, partitions = _untold(specs, context.instance, newest, runs)
+        checked, going_on = verdicts.missing(context.instance, runs, newest)
+        reasons += [*(reason for _, reason in wanted if reason), *going_on]
         return SensorResult(
             run_requests=requests,
             skip_reason=None if requests else SkipReason("\n".join(reasons) or "Every source is there and loaded."),
-            cursor=json.dumps(waits),
-            asset_events=[*news, *missing_verdicts(specs, context.instance, runs)],
+            cursor=json.dumps({"waits": waits, "behind": behind}),
+            asset_events=[*news, *told, *checked],
+            dynamic_partitions_requests=partitions,
         )
 
     return velo_sources
+
+
+def _catch_up(
+    specs: ProjectSpecs, instance: DagsterInstance, table: TableSpecs, looks: Mapping[Any, Probe], runs: Runs
+) -> tuple[RunRequest | None, str]:
+    """A load of a table over tables that has been behind for a tick, and that automation has not asked for."""
+    inputs = [specs.tables[one.table] for one in table.plan.inputs if one.table is not None]
+    there = all(looks[key].ready for key in table.node.sources)
+    if not there or any(runs.going(one.key) is not None for one in inputs):
+        return None, ""
+    optional = {one.table for one in table.plan.inputs if one.name in missable(table.plan)}
+    for one in inputs:
+        if one.plan.name in optional:
+            continue
+        if why := failed_check(specs, instance, None, one.plan.name):
+            return None, f"{table.plan.name} waits for {one.plan.name}: {why}"
+    record = specs.warehouse.table(table.plan.name).record()
+    load = record.load + 1 if record is not None else 1
+    return _request(specs, table, runs, load, due(specs, table), partition=None)
+
+
+def _untold(
+    specs: ProjectSpecs, instance: DagsterInstance, newest: Mapping[AssetKey, EventLogEntry], runs: Runs
+) -> tuple[list[AssetMaterialization], list[_PartitionsChange]]:
+    """Loads that Dagster has not heard of as events, with the receipts of increments."""
+    events: list[AssetMaterialization] = []
+    partitions: list[_PartitionsChange] = []
+    for table, record, event in untold_loads(specs, newest, runs):
+        events.append(event)
+        if table.increments is not None and record.mode == "increment":
+            partitions += _partition(instance, table, record.load)
+            receipt = AssetMaterialization(table.increments.key, partition=str(record.load), metadata=event.metadata)
+            events.append(receipt)
+    return events, partitions
+
+
+def _partition(instance: DagsterInstance, table: TableSpecs, load: int) -> list[_PartitionsChange]:
+    """A partition for a load; the oldest ones make room for it."""
+    partitions = partitions_of(table.key)
+    old = outdated([*instance.get_dynamic_partitions(str(partitions.name)), str(load)])
+    return [
+        partitions.build_add_request([str(load)]),
+        *([partitions.build_delete_request(old)] if old else []),
+    ]
 
 
 def _cursor(context: SensorEvaluationContext) -> dict[str, Any]:
@@ -78,51 +147,68 @@ def _cursor(context: SensorEvaluationContext) -> dict[str, Any]:
 
 def _waits(
     specs: ProjectSpecs, before: Mapping[str, Any], looks: Mapping[Any, Probe], interval: int
-) -> tuple[dict[str, Any], list[Any]]:
-    """What each source is waited for, and events for those of which there is news.
+) -> tuple[dict[str, Any], list[str], list[Any]]:
+    """Since when each source is waited for, the same in words, and events for those of which there is news.
 
     A source that stays away is told of ever more seldom: at the first, second, fourth, eighth … look.
     """
     now = time.time()
     waits: dict[str, Any] = {}
+    reasons: list[str] = []
     news: list[Any] = []
     for source in specs.sources:
         look, name = looks[source.key], source.key.to_user_string()
         last = before.get(name)
-        if look.ready:
-            waits[name] = {"since": None, "attempt": 0, "said": ""}
-            if last is None or last["attempt"]:
-                news += [_observed(source, look, "ready"), ready_evaluation(source, look)]
-            continue
         attempt = (last["attempt"] if last else 0) + 1
         since = (last["since"] if last else None) or now
-        said = _waiting(source, look, since, attempt, now + interval)
-        waits[name] = {"since": since, "attempt": attempt, "said": said}
+        if look.ready:
+            waits[name] = {"since": None, "attempt": 0}
+            if last is None or last["attempt"]:
+                news += [_observed(source, look, "ready", since, attempt), ready_evaluation(source, look)]
+            continue
+        waits[name] = {"since": since, "attempt": attempt}
+        reasons.append(_waiting(source, look, since, attempt, now + interval))
         if attempt & (attempt - 1) == 0:
-            news += [_observed(source, look, said), ready_evaluation(source, look)]
-    return waits, news
+            news += [_observed(source, look, reasons[-1], since, attempt), ready_evaluation(source, look)]
+    return waits, reasons, news
 
 
 def _waiting(source: SourceSpecs, look: Probe, since: float, attempt: int, again: float) -> str:
     return (
         f"waiting for {source.node.label} since {_time(since)}, attempt {attempt}, next look {_time(again)}, "
-        f"category {look.category}: {look.message}"
+        f"category {look.category}: {_brief(look.message)}"
     )
+
+
+def _brief(message: str) -> str:
+    """The sentence and the first thing to do; the source's check has all of it."""
+    lines = message.splitlines()
+    return "\n".join([lines[0], *(line for line in lines if line.startswith("  1. "))])
 
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _observed(source: SourceSpecs, look: Probe, said: str) -> AssetObservation:
-    metadata = {"velo/state": "ready" if look.ready else "waiting", "velo/category": look.category or "ready"}
-    return AssetObservation(source.key, description=said, metadata={**metadata, "velo/message": look.message})
+def _observed(source: SourceSpecs, look: Probe, said: str, since: float, attempt: int) -> AssetObservation:
+    """`since`: when the wait began that goes on, or has just ended; `attempt`: the looks that it took so far."""
+    metadata: dict[str, Any] = {
+        "velo/state": "ready" if look.ready else "waiting",
+        "velo/category": look.category or "ready",
+        "velo/since": MetadataValue.timestamp(since),
+        "velo/attempt": attempt,
+        "velo/message": look.message,
+    }
+    return AssetObservation(source.key, description=said, metadata=metadata)
 
 
 def _first_load(
     specs: ProjectSpecs, table: TableSpecs, looks: Mapping[Any, Probe], runs: Runs
 ) -> tuple[RunRequest | None, str]:
-    """The request for a table's first load, or why there is none; neither once the table is ready."""
+    """The request for a table's first load, or why there is none; neither once the table is ready.
+
+    One that also reads tables is begun by automation; if it was cut into several loads, it goes on here.
+    """
     name = table.plan.name
     if name in specs.project.blocked:
         return None, f"{name} is blocked: {specs.project.blocked[name]}"
@@ -130,17 +216,17 @@ def _first_load(
         record = specs.warehouse.table(name).record()
     except VeloError as error:
         return None, f"{name}: {error.what}"
-    if record is not None and record.ready:
+    if record.ready if record is not None else table.node.tables:
         return None, ""
     if not all(looks[key].ready for key in table.node.sources):
         return None, ""
     load = record.load + 1 if record is not None else 1
-    seen = " ".join(looks[key].message for key in table.node.sources)
+    seen = [looks[key].message for key in table.node.sources]
     return _request(specs, table, runs, load, seen, partition=None)
 
 
 def _request(
-    specs: ProjectSpecs, table: TableSpecs, runs: Runs, load: int, seen: str, *, partition: str | None
+    specs: ProjectSpecs, table: TableSpecs, runs: Runs, load: int, seen: list[Any], *, partition: str | None
 ) -> tuple[RunRequest | None, str]:
     """A run for one load, unless one is on its way, or the last one failed and nothing has changed since."""
     name = table.plan.name
@@ -148,7 +234,7 @@ def _request(
     going = runs.going(table.key)
     if going is not None:
         return None, f"{name}: run {going.run_id[:8]} is loading it"
-    attempt, wait = runs.attempt(name, load, seen)
+    attempt, wait = runs.attempt(table.key.to_user_string(), load, seen)
     if wait:
         return None, f"{name}: {wait}"
     return (
@@ -156,7 +242,12 @@ def _request(
             run_key=f"{name}/{load}/{attempt}",
             asset_selection=wanted,
             partition_key=partition,
-            tags={TABLE: name, LOAD: str(load), SEEN: runs.mark(seen)},
+            tags={
+                TABLE: table.key.to_user_string(),
+                LOAD: str(load),
+                SEEN: runs.mark(seen),
+                ATTEMPT: str(attempt),
+            },
         ),
         "",
     )
@@ -165,7 +256,6 @@ def _request(
 def increment_sensor(specs: ProjectSpecs, table: TableSpecs, interval: int) -> SensorDefinition:
     """Sees new data in the sources of one table, and requests at most one run for it at a time."""
     assert table.increments is not None
-    partitions = partitions_of(table.key)
     name = table.plan.name
 
     @sensor(
@@ -179,27 +269,41 @@ def increment_sensor(specs: ProjectSpecs, table: TableSpecs, interval: int) -> S
         status = table_status(specs.project, specs.warehouse, table.plan)
         if status.load is None or status.state != "ready":
             return SensorResult(skip_reason=SkipReason(f"{name} is {status.state}; its first load comes first."))
-        watched = [
-            one
-            for planned, one in zip(table.plan.inputs, status.inputs, strict=True)
-            if one.kind == "source" and planned.properties.get("watch", "true").lower() != "false"
-        ]
-        wrong = [f"{one.name}: {one.health}" for one in watched if one.health != OK]
-        new = [one for one in watched if one.health == OK and (one.lag or GOES in one.notes)]
-        if wrong or not new:
-            return SensorResult(skip_reason=SkipReason("\n".join(wrong) or f"Nothing is new for {name}."))
+        new, reasons = _news(table, status)
+        if not new:
+            return SensorResult(skip_reason=SkipReason("\n".join(reasons) or f"Nothing is new for {name}."))
         load = status.load + 1
-        seen = json.dumps([(one.name, one.lag, one.notes) for one in new])
-        request, reason = _request(specs, table, Runs(context.instance), load, seen, partition=str(load))
+        request, reason = _request(specs, table, Runs(context.instance, specs.loaded), load, new, partition=str(load))
         if request is None:
             return SensorResult(skip_reason=SkipReason(reason))
-        changes = [partitions.build_add_request([str(load)])]
-        known = context.instance.get_dynamic_partitions(str(partitions.name))
-        old = sorted((key for key in known if key.isdigit()), key=int)[: max(0, len(known) + 1 - KEPT)]
-        changes += [partitions.build_delete_request(old)] if old else []
+        changes = _partition(context.instance, table, load)
         return SensorResult(run_requests=[request], dynamic_partitions_requests=changes)
 
     return increments
+
+
+def _news(table: TableSpecs, status: TableStatus) -> tuple[list[Any], list[str]]:
+    """What a load would bring, as something to tell it by; and what else is to be said of the sources."""
+    changed = CHANGED in status.health.split("; ")
+    new: list[Any] = [table.plan.fingerprint] if changed else []
+    reasons: list[str] = []
+    for planned, one in zip(table.plan.inputs, status.inputs, strict=True):
+        if one.kind != "source":
+            continue
+        if one.health != OK:
+            return [], [f"{one.name}: {one.health}"]
+        is_new = bool(one.lag) or GOES in one.notes
+        # Healthy, so that all of its variables are set.
+        _, properties = planned.resolve(os.environ)
+        if is_new and properties.get("watch", "true").strip().lower() == "false":
+            reasons.append(
+                f'{one.name} has something new; the next load that is started brings it ("watch" = "false").'
+            )
+        elif is_new:
+            new.append((one.name, one.lag, one.notes))
+        else:
+            reasons += [f"{one.name}: {note}" for note in one.notes]
+    return new, reasons
 
 
 def automation_sensor(specs: ProjectSpecs, interval: int) -> SensorDefinition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from dagster import AssetKey, AssetSpec, DynamicPartitionsDefinition
@@ -11,10 +11,13 @@ from dagster import AssetKey, AssetSpec, DynamicPartitionsDefinition
 from velo_dagster.orchestration.translator import VeloDagsterTranslator, VeloSource, VeloTable, plain
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.plan.project import Project, TablePlan
+from velo_dagster.plan.references import missing_of
 from velo_dagster.store.table import Warehouse
 
 INCREMENTS = "increments"
 INCREMENTS_GROUP = "velo_increments"
+KEPT = 5000
+"""So many partitions of increments are kept, the newest."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,11 @@ class ProjectSpecs:
     sources: tuple[SourceSpecs, ...]
     tables: Mapping[str, TableSpecs]
 
-    def sources_of(self, table: str) -> list[SourceSpecs]:
-        return [one for one in self.sources if any(plan.name == table for plan, _ in one.node.readers)]
+    @property
+    def loaded(self) -> list[AssetKey]:
+        """The keys of all that a run may load."""
+        tables = self.tables.values()
+        return [*(one.key for one in tables), *(one.increments.key for one in tables if one.increments is not None)]
 
 
 def build_specs(project: Project, warehouse: Warehouse, translator: VeloDagsterTranslator) -> ProjectSpecs:
@@ -70,6 +76,7 @@ def build_specs(project: Project, warehouse: Warehouse, translator: VeloDagsterT
             warehouse.table(plan.name).path.as_uri(),
             tuple(one.key for one in sources if any(reader is plan for reader, _ in one.node.readers)),
             tuple(dict.fromkeys(tables[one.table].key for one in plan.inputs if one.table in tables)),
+            tuple(tables[one.table].key for one in plan.inputs if one.table in tables and missing_of(one).goes_on),
         )
         spec = translator.get_asset_spec(node)
         tables[plan.name] = TableSpecs(node, spec, _increments(spec, plan) if node.sources else None)
@@ -116,6 +123,12 @@ def _increments(spec: AssetSpec, plan: TablePlan) -> AssetSpec:
         partitions_def=partitions_of(spec.key),
         skippable=True,
     )
+
+
+def outdated(keys: Collection[str]) -> list[str]:
+    """Partitions of increments that are forgotten: all but the newest."""
+    numbers = sorted((key for key in keys if key.isdigit()), key=int)
+    return numbers[: max(0, len(numbers) - KEPT)]
 
 
 def partitions_of(key: AssetKey) -> DynamicPartitionsDefinition:

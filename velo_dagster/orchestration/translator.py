@@ -27,6 +27,7 @@ from dagster import (
 from velo_dagster.errors import Span
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.plan.references import exemption
 
 DEFAULT_GROUP = "velo"
 SOURCE_GROUP = "velo_sources"
@@ -50,6 +51,8 @@ class VeloTable:
     uri: str
     sources: tuple[AssetKey, ...]
     tables: tuple[AssetKey, ...]
+    optional: tuple[AssetKey, ...] = ()
+    """Those of the tables that a load goes on without (`missing.reference`)."""
 
     @property
     def name(self) -> str:
@@ -97,6 +100,7 @@ def _definition_metadata(table: VeloTable) -> Mapping[str, Any]:
         "dagster/uri": table.uri,
         "dagster/code_references": _code_reference(table.plan.statement.span),
         "velo/refresh": f"{table.plan.refresh.method}, because {table.plan.refresh.reason}",
+        **({"velo/exempt": exempt} if (exempt := exemption(table.plan)) else {}),
     }
 
 
@@ -127,15 +131,24 @@ def automation(table: VeloTable) -> AutomationCondition | None:
     """
     asked = table.plan.annotations.automation
     if asked not in (None, "eager", "off"):
-        return AutomationCondition.on_cron(asked).ignore(AssetSelection.assets(*table.sources)) & _ready()
+        return AutomationCondition.on_cron(asked).ignore(AssetSelection.assets(*table.sources)) & _ready(table)
     if asked == "off" or not table.tables:
         return None
     eager = AutomationCondition.eager()
-    return (eager.ignore(AssetSelection.assets(*table.sources)) if table.sources else eager) & _ready()
+    if table.sources:
+        eager = eager.ignore(AssetSelection.assets(*table.sources))
+    if table.optional:
+        # What a load goes on without need not be there; it still starts a load when it is new.
+        there = AutomationCondition.any_deps_missing().ignore(AssetSelection.assets(*table.sources, *table.optional))
+        eager = eager.replace("any_deps_missing", there)
+    # Dagster's own leaves a table alone whose statement changed.
+    new = AutomationCondition.newly_missing() | AutomationCondition.code_version_changed()
+    return eager.replace("newly_missing", new) & _ready(table)
 
 
-def _ready() -> AutomationCondition:
-    return AutomationCondition.all_deps_blocking_checks_passed()
+def _ready(table: VeloTable) -> AutomationCondition:
+    passed = AutomationCondition.all_deps_blocking_checks_passed()
+    return passed.ignore(AssetSelection.assets(*table.optional)) if table.optional else passed
 
 
 def plain(name: str) -> str:

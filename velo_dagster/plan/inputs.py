@@ -45,6 +45,8 @@ TABLE_PROPERTIES = words(
     max_size ttl
     """
 )
+REFERENCE_KEYS = ("missing.reference", "missing.reference.defaults")
+"""Properties of the table that may also be given for one table that it reads."""
 _KAFKA_ONLY = ("auto.offset.reset", "bootstrap.servers", "starting.timestamp")
 _KAFKA_PREFIXES = ("topic.", "kafka.")
 
@@ -53,7 +55,8 @@ _KAFKA_PREFIXES = ("topic.", "kafka.")
 class PlannedInput:
     """An input of a table. `uri` and `properties` are as written; `resolve` gives what a load uses.
 
-    A relative path of a file counts from the project's root folder. `fingerprint`: what its rows depend on.
+    A relative path of a file counts from the project's root folder. `fingerprint`: what its rows depend on. A table has
+    properties only as a reference (`plan.references`).
     """
 
     name: str
@@ -109,6 +112,20 @@ def prefixes(properties: Iterable[tuple[str, str]]) -> set[str]:
     return {key.removesuffix(".type") for key, value in properties if key.endswith(".type") and value in known}
 
 
+def names_reference(key: str, name: str) -> str | None:
+    """The property that `'name.missing.reference'` gives for the input `name`; None if the key is not of this form.
+
+    >>> names_reference("users.missing.reference", "Users"), names_reference("missing.reference", "users")
+    ('missing.reference', None)
+    """
+    owner, plain = next(((key[: -len(one) - 1], one) for one in REFERENCE_KEYS if key.endswith(f".{one}")), ("", None))
+    return plain if owner.casefold() == name.casefold() else None
+
+
+def _of_references(key: str) -> bool:
+    return any(key == one or key.endswith(f".{one}") for one in REFERENCE_KEYS)
+
+
 def own_properties(ref: InputRef, closing: Mapping[str, str]) -> dict[str, str]:
     """What a statement says about one input: its closing WITH, then the relation's; `'x.key'` loses its prefix."""
     merged: dict[str, str] = {}
@@ -117,7 +134,7 @@ def own_properties(ref: InputRef, closing: Mapping[str, str]) -> dict[str, str]:
         own: dict[str, str] = {}
         for key, value in level.items():
             owner = next((name for name in named if key.startswith(f"{name}.")), None)
-            if owner is None and key not in TABLE_PROPERTIES:
+            if owner is None and key not in TABLE_PROPERTIES and not _of_references(key):
                 merged[key] = value
             elif owner is not None and owner.casefold() == ref.name.casefold():
                 own[key.removeprefix(f"{owner}.")] = value

@@ -10,20 +10,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, build_scope
 
+from velo_dagster.sql.marks import VeloPath
 from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.statements import CreateTableAs
+from velo_dagster.sql.time_windows import FIELDS, read_arguments
 
 Origin = tuple[str, str]
 """An input's name, and a column of it."""
 Columns = Mapping[str, Sequence[str]]
 
 
-def column_lineage(statement: CreateTableAs, inputs: Columns, names: Sequence[str]) -> dict[str, list[Origin]]:
-    """By column of the table (`names`, in its order) the columns of `inputs` that its values are made of."""
+def column_lineage(
+    statement: CreateTableAs, inputs: Columns, names: Sequence[str], times: Mapping[str, str] | None = None
+) -> dict[str, list[Origin]]:
+    """By column of the table (`names`, in its order) the columns of `inputs` that its values are made of.
+
+    `times`: by input the column that holds its event time, of which a window's start and end are made.
+    """
     tree = statement.query.tree.copy()
     for table in tree.find_all(exp.Table):
         if "uri" in table.meta:
             table.set("this", exp.to_identifier(table.meta["input"]))
+    for select in tree.find_all(exp.Select):
+        _name_window_times(select, times or {})
     scope = build_scope(tree)
     if scope is None:
         return {}
@@ -37,6 +46,29 @@ def column_lineage(statement: CreateTableAs, inputs: Columns, names: Sequence[st
             origins = outputs[number][1]
         found[name] = sorted(set(origins or ()))
     return found
+
+
+def _name_window_times(select: exp.Select, times: Mapping[str, str]) -> None:
+    """Put the column that holds a time window's time where the select list names the window's start or end."""
+    window = select.meta.get("time_window")
+    arguments = read_arguments(window) if window is not None else None
+    if arguments is None:
+        return
+    time = exp.maybe_parse(arguments.column, dialect="spark") if arguments.column else _event_time(select, times)
+    if time is None:
+        return
+    for item in select.expressions:
+        fields = [one for one in item.find_all(exp.Column) if not one.table and one.name.lower() in FIELDS]
+        for one in fields:
+            named = exp.alias_(time.copy(), one.name) if one is item else time.copy()
+            one.replace(named)
+
+
+def _event_time(select: exp.Select, times: Mapping[str, str]) -> exp.Column | None:
+    from_ = select.args.get("from_")
+    table = from_.this if from_ is not None else None
+    field = times.get(table.meta.get("input", "")) if isinstance(table, exp.Table) else None
+    return exp.column(field.partition(".")[0], table=table.alias_or_name) if field and table is not None else None
 
 
 Known = Mapping[str, tuple[str, list[str]]]
@@ -90,6 +122,9 @@ def _origins(item: exp.Expr, scope: Scope, relations: Mapping[str, list[Output]]
         if _within(inner.expression, item):
             for _, origins in _outputs(inner, known):
                 yield from origins
+    if any(isinstance(path.this, exp.Star) for path in item.find_all(VeloPath)):
+        # A path from the row itself may find its values in any column.
+        yield from (origin for outputs in relations.values() for _, origins in outputs for origin in origins)
     for column in item.find_all(exp.Column):
         if not any(_within(column, inner.expression) for inner in subqueries.values()):
             yield from _resolved(column, relations)

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from velo_dagster.errors import Span, Terminal, VeloError
-from velo_dagster.plan import changing, rules
+from velo_dagster.plan import changing, event_time, rules
 from velo_dagster.plan.annotations import Annotations, read_annotations
 from velo_dagster.plan.columns import Columns, derive_columns, star_over_join, unknown_columns
 from velo_dagster.plan.graph import dependency_order
@@ -23,9 +23,11 @@ from velo_dagster.plan.inputs import (
     resolved_fingerprint,
     row_properties,
 )
+from velo_dagster.plan.references import once_refresh, reference_properties
 from velo_dagster.plan.refresh import Refresh, plan_refresh
 from velo_dagster.plan.settings import FILE, Settings, read_config, read_settings
 from velo_dagster.plan.sound import blocked_tables, errors_in, unreadable_tables
+from velo_dagster.plan.stray_comments import stray_annotations, stray_in
 from velo_dagster.plan.variables import resolve_table, told
 from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.parse import loose_comments, parse
@@ -146,8 +148,10 @@ def load_project(path: str | Path, environ: Mapping[str, str] = os.environ) -> P
             statements.append(resolved)
             found += missing
         unreadable += unreadable_tables(text, str(file), wrong)
-        if "velo:" in text:
-            allowed[str(file)] = silenced(loose_comments(text))
+        if "--" in text:
+            loose = loose_comments(text, str(file))
+            allowed[str(file)] = silenced(loose)
+            found += stray_annotations(loose)
     if not statements and not any(p.severity == "error" for p in found):
         step = "Write one: CREATE TABLE name AS SELECT …"
         found.append(
@@ -208,7 +212,7 @@ def _plan(
         if isinstance(statement, CreateTableAs):
             inputs, wrong = _inputs(statement, known, settings, root, environ)
             found += wrong
-            refresh = plan_refresh(statement)
+            refresh = once_refresh(statement) or plan_refresh(statement)
             fingerprint = _fingerprint(statement, inputs)
             annotations, wrong = read_annotations(statement)
             found += wrong
@@ -216,11 +220,13 @@ def _plan(
             found += rules.checks_read_tables(tables[-1], list(known.values()))
     for statement in statements:
         found += validate_statement(statement)
+        found += stray_in(statement)
         if isinstance(statement, CreateTable):
             found += rules.own_property_forms(statement)
     found += _change_problems(statements, list(known.values()), settings, environ)
     reads = {t.name: [i.table for i in t.inputs if i.table] for t in tables}
     order, circles = dependency_order(reads)
+    tables = tables if circles else event_time.passed_on(tables, order)
     # What a table is made of decides about it, so one that reads what can't be read is not judged.
     judged = [t for t in tables if not any(name.casefold() in missing for name in reads[t.name])]
     columns = derive_columns(list(names.values()))
@@ -266,11 +272,17 @@ def _table_problems(
             *rules.changes_need_a_key(table),
             *rules.property_forms(table),
             *rules.table_property_at_relation(table),
-            *rules.window_without_time(table),
+            *event_time.window_without_time(table),
+            *(() if circular else event_time.final_can_be_kept(table, plans)),
+            *event_time.retention_has_a_time(table),
+            *event_time.within_has_times(table),
+            *event_time.known_time_columns(table, columns),
             *rules.stream_is_insert_only(table, plans, circular),
             *rules.join_of_streams(table, plans),
+            *rules.references(table, plans),
             *changing.unknown_sink(table.statement, settings.sources),
             *unknown_columns(table.statement.query, columns),
+            *rules.check_columns(table, columns),
             *star_over_join(table.statement, columns),
         ]
         yield from (p for p in found if p.severity == "error" or p.code not in silent)
@@ -308,13 +320,17 @@ def _inputs(
     for ref in statement.inputs:
         table = None if ref.uri else names.get(ref.name.casefold())
         if table is not None:
-            planned.append(PlannedInput(ref.name, "table", table, None, None, {}, ref.name, ref.span, (), table))
+            given = {
+                **event_time.own_event_properties(ref, statement.properties),
+                **reference_properties(ref, statement),
+            }
+            planned.append(PlannedInput(ref.name, "table", table, None, None, given, ref.name, ref.span, (), table))
             continue
         config, wrong = _config(ref, statement, root, environ)
         problems += wrong
         source = describe(ref, statement.properties, settings.sources, settings.defaults, asked, config, environ)
         if source is not None:
-            planned.append(source)
+            planned.append(event_time.with_places(source, statement))
         else:
             problems.append(_unknown(ref, list(names.values()), settings))
     return tuple(planned), problems

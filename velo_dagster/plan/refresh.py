@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from velo_dagster.sql.rows import why_not_by_row
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from velo_dagster.plan.blocks import aggregates, driving, group_keys, has_windows, partition, unwrapped, why_whole
+from velo_dagster.sql.marks import Deep, Each, Index, Name, VeloPath
+from velo_dagster.sql.relations import relation_alias
+from velo_dagster.sql.rows import outside_word, why_not_by_row
 from velo_dagster.sql.statements import CreateTableAs
 
-Method = Literal["append", "merge", "full"]
+Method = Literal["append", "merge", "groups", "once", "full"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +34,86 @@ def plan_refresh(statement: CreateTableAs) -> Refresh:
     if forbidden is None and "retention" in statement.properties:
         forbidden = "retention removes rows that were loaded before"
     if forbidden is not None:
-        return Refresh("full", forbidden, statement.keys, "every load reads all of the inputs")
+        return _over_tables(statement, forbidden)
     if statement.keys:
-        reason = f"each row comes from one input row, and {_listed(statement.keys)} tells which row it replaces"
+        tells = "tells" if len(statement.keys) == 1 else "tell"
+        reason = f"each row comes from one input row, and {_listed(statement.keys)} {tells} which row it replaces"
         return Refresh(
             "merge", reason, statement.keys, "a load reads what is new, and the table's files that hold its keys"
         )
     return Refresh("append", "each row comes from one input row", (), "a load reads what is new")
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _over_tables(statement: CreateTableAs, by_row: str) -> Refresh:
+    """`by_row`: what forbids to treat it row by row."""
+    whole = _why_whole(statement)
+    if whole is not None:
+        return Refresh("full", whole, statement.keys, "every load reads all of the inputs: O(table)")
+    cost = "a load computes anew the parts that changed: O(groups touched)"
+    reason = f"{by_row}; its parts are told apart by {_parts(statement.query.tree)}"
+    return Refresh("groups", reason, statement.keys, cost)
+
+
+def _why_whole(statement: CreateTableAs) -> str | None:
+    query = statement.query
+    if statement.emit == "final" and "time_window" in query.tree.meta:
+        return "EMIT FINAL shows windows that every row can close"
+    if "retention" in statement.properties:
+        return "retention removes rows that were loaded before"
+    if any(token.token_type == TokenType.PIPE_GT for token in query.tokens):
+        return "steps with |> are not taken apart"
+    if any("table_query" in node.meta for node in query.tree.walk()):
+        return "TABLE is not taken apart"
+    for select in query.tree.find_all(exp.Select):
+        window = select.meta.get("time_window")
+        if (
+            window is not None
+            and window.kind == "SESSION"
+            and not (select.args.get("group") or len(window.arguments) > 2)
+        ):
+            return "a session window alone has no key"
+    outside = outside_word(query)
+    return f"{outside} is not the same at every load" if outside is not None else why_whole(query.tree)
+
+
+def _parts(query: exp.Expr) -> str:
+    """By what the result is told apart, in words."""
+    block = unwrapped(query)
+    if not isinstance(block, exp.Select) or block.args.get("distinct"):
+        return "all columns"
+    if has_windows(block):
+        return _listed([_shown(block, key) for key in partition(block)])
+    if aggregates(block) or "time_window" in block.meta:
+        window = block.meta.get("time_window")
+        timed = ["the window"] if window is not None and window.kind != "SESSION" else []
+        session = [window.arguments[-1]] if window is not None and window.kind == "SESSION" else []
+        keys = [_shown(block, key) for key in group_keys(block)]
+        return _listed([*keys, *timed] if keys or timed else session)
+    rows = [
+        _parts(one) if isinstance(one, exp.Subquery) else f"the row of {relation_alias(one) or one.name}"
+        for one in driving(block)
+        if isinstance(one, exp.Table | exp.Subquery)
+    ]
+    return _listed(rows)
+
+
+def _shown(block: exp.Select, key: exp.Expr) -> str:
+    """The key as it is written; a number means an item."""
+    item = block.expressions[int(key.name) - 1].unalias() if isinstance(key, exp.Literal) and key.is_int else key
+    return item.transform(lambda node: exp.var(_path(node)) if isinstance(node, VeloPath) else node).sql("spark")
+
+
+def _path(path: VeloPath) -> str:
+    """The path as it is written; `this` is a star where it starts from the row."""
+    words = {Each: ".*", Deep: ".**"}
+    steps = "".join(
+        f".{step.name}" if isinstance(step, Name) else f"[{step.at}]" if isinstance(step, Index) else words[type(step)]
+        for step in path.steps
+    )
+    return f"{'' if isinstance(path.this, exp.Star) else path.this.sql('spark')}{steps}".lstrip(".")
+
+
+def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return "nothing"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velo_dagster.errors import Span
-from velo_dagster.plan.inputs import ADDED_KINDS, SCHEMES, TABLE_PROPERTIES, PlannedInput, added_kinds, prefixes
+from velo_dagster.plan.columns import Columns, unknown_columns
+from velo_dagster.plan.event_time import KEYS, own_event_properties
+from velo_dagster.plan.inputs import (
+    ADDED_KINDS,
+    REFERENCE_KEYS,
+    SCHEMES,
+    TABLE_PROPERTIES,
+    PlannedInput,
+    added_kinds,
+    names_reference,
+    prefixes,
+)
 from velo_dagster.plan.property_places import find_property, written_properties
+from velo_dagster.plan.references import reference_problems
 from velo_dagster.sql import uris
 from velo_dagster.sql.problems import Problem, error, nearest, warning
 from velo_dagster.sql.properties import SOURCES, BadProperty, property_kind, resolve
 from velo_dagster.sql.render import place
 from velo_dagster.sql.statements import CreateTable, CreateTableAs, Statement
-from velo_dagster.sql.time_windows import read_arguments
 from velo_dagster.sql.variables import has_variables
 
 if TYPE_CHECKING:
@@ -103,12 +114,22 @@ def reads_changes(planned: PlannedInput) -> bool:
 def property_forms(plan: TablePlan) -> Iterator[Problem]:
     """Values have their property's form, and keys are known. What comes from the environment is looked at in a load."""
     sources = [i for i in plan.inputs if i.kind == "source"]
-    own = _own_properties(plan.statement)
+    tables = [i for i in plan.inputs if i.kind == "table"]
+    # Those of event times are looked at with the inputs that they speak of.
+    own = {key: value for key, value in _own_properties(plan.statement).items() if key not in KEYS}
+    own = {key: own[key] for key in own if not any(names_reference(key, table.name) for table in tables)}
     if sources or len(plan.inputs) < len(plan.statement.inputs):
         # Other keys speak to the sources, and are looked at with theirs; or to an input that nothing describes.
-        own = {key: value for key, value in own.items() if key in TABLE_PROPERTIES}
+        own = {key: value for key, value in own.items() if key in TABLE_PROPERTIES or key.endswith(REFERENCE_KEYS)}
     groups: list[_Group] = [("table", own, None, plan.statement.span)]
+    for table in tables:
+        given = {key: value for key, value in table.properties.items() if key not in KEYS}
+        groups.append(("table", given, table.name, table.span))
     groups += [(property_kind(i.source_type), i.properties, i.name, i.span) for i in sources]
+    names = {table.name for table in tables}
+    for ref in (one for one in plan.statement.inputs if one.name in names):
+        # Of a table's properties only these say something; all kinds of sources have them in the same form.
+        groups.append(("file", own_event_properties(ref, plan.statement.properties), ref.name, ref.span))
     yield from _forms(plan.statement, groups)
 
 
@@ -150,30 +171,12 @@ def _property_problems(
 
 
 def table_property_at_relation(plan: TablePlan) -> Iterator[Problem]:
+    tables = {planned.name for planned in plan.inputs if planned.kind == "table"}
     for ref in plan.statement.inputs:
-        for key in sorted(TABLE_PROPERTIES & set(ref.properties)):
+        own = set(REFERENCE_KEYS) if ref.name in tables else set()
+        for key in sorted(TABLE_PROPERTIES & set(ref.properties) - own):
             message = f"'{key}' is a property of the table, not of '{ref.label}'."
             yield error("E125", message, ref.span, f"Close the statement with WITH ('{key}' = …).")
-
-
-def window_without_time(plan: TablePlan) -> Iterator[Problem]:
-    query = plan.statement.query
-    for select in query.tree.find_all(exp.Select):
-        window = select.meta.get("time_window")
-        if window is None:
-            continue
-        arguments = read_arguments(window)
-        if arguments is None or arguments.column is not None:
-            continue
-        name = select.args["from_"].this.meta.get("input") if select.args.get("from_") else None
-        if not any(i.name == name and "event.time.field" in i.properties for i in plan.inputs):
-            yield error(
-                "E112",
-                "WINDOW does not know which column holds the time.",
-                place(query, window.start),
-                f"Name it: {window.kind}(event_time, {', '.join(window.arguments)}).",
-                "Or describe the source: WITH ('event.time.field' = 'event_time').",
-            )
 
 
 def insert_only(plan: TablePlan, plans: Mapping[str, TablePlan]) -> bool:
@@ -220,6 +223,11 @@ def join_of_streams(plan: TablePlan, plans: Mapping[str, TablePlan]) -> Iterator
             before = before or is_stream
 
 
+def references(plan: TablePlan, plans: Mapping[str, TablePlan]) -> Iterator[Problem]:
+    """What a statement says about tables that may be missing, and about when rows are joined, can be done."""
+    yield from reference_problems(plan, sum(_is_stream(one, plans) for one in plan.inputs) > 1)
+
+
 def checks_read_tables(plan: TablePlan, names: Sequence[str]) -> Iterator[Problem]:
     """A check reads tables of the project, or the rejected rows of one."""
     known = {name.casefold() for name in names}
@@ -229,4 +237,10 @@ def checks_read_tables(plan: TablePlan, names: Sequence[str]) -> Iterator[Proble
                 near = nearest(ref.name, names)
                 hint = [f"Did you mean {' or '.join(near)}?"] if near else []
                 message = f"There is no table '{ref.name}', which the check '{check.name}' reads."
-                yield error("E113", message, check.span, *hint, f"Tables are {', '.join(sorted(names))}.")
+                yield error("E113", message, ref.span, *hint, f"Tables are {', '.join(sorted(names))}.")
+
+
+def check_columns(plan: TablePlan, columns: Columns) -> Iterator[Problem]:
+    """What a check names is there: it would fail at each of its runs."""
+    for check in plan.annotations.checks:
+        yield from unknown_columns(check.query, columns)

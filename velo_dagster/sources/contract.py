@@ -103,6 +103,8 @@ class Source(ABC):
 
     label: str
     bounds: Bounds = Bounds()
+    meter: str | None = None
+    """A folder in which the tasks of a read may note how far they are (`sources.meter`)."""
     warnings: Sequence[str] = ()
     keeps_bad_rows: bool = False
     """Bad rows are kept aside with their reasons (SendToDLQ)."""
@@ -180,10 +182,12 @@ class Source(ABC):
         """Does `position` hold all that `goal` does?"""
         return position == goal
 
-    def lost(self, position: Position) -> tuple[str, ...]:
-        """What was delivered up to `position` and is meant to stay, but would be missing after a full reload.
+    def lost(self, position: Position, held: Position | None = None) -> tuple[str, ...]:
+        """What was delivered up to `position` and is meant to stay, but would be missing after a full reload; without
+        what a reader at `held` has, too.
 
-        If another source delivered it, because the statement reads this one now, nothing of it is meant to stay.
+        Another source may have delivered it, because the statement reads this one now: only what this one would deliver
+        as well, if it still had it, is meant to stay.
         What the source has replaced since is not lost: a full reload delivers what is there now.
         """
         return ()

@@ -8,10 +8,10 @@ contract.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,6 +26,7 @@ from velo_dagster.sources.files_end import Rules, advance, same_content
 from velo_dagster.sources.files_formats import FormatSettings, check_one_format, names_its_columns
 from velo_dagster.sources.files_listing import Location, Stat, list_files
 from velo_dagster.sources.files_parts import Part, parts_of
+from velo_dagster.sources.files_place import entries_of, marks
 from velo_dagster.sources.files_position import Entry, Files, between, removed_condition
 from velo_dagster.sources.files_schema import shown_order
 from velo_dagster.sql.properties import resolve
@@ -171,12 +172,7 @@ class FileSource(Source):
         return self._position(found)
 
     def _position(self, files: Files) -> Position:
-        return {**files.to_json(), "source": self._mark}
-
-    @property
-    def _mark(self) -> str:
-        """By what a position is known to be of these files: where they are; hashed, as a variable may hold a secret."""
-        return hashlib.sha256(self.files.written.encode()).hexdigest()[:16]
+        return {**files.to_json(), **marks(self.files.written, self.files.location.base)}
 
     def _list(self, since: Files, *, create: bool) -> dict[str, Stat]:
         """The files there are now. None at all is an error, unless some were there before and their folder still is.
@@ -244,11 +240,15 @@ class FileSource(Source):
                 how = "changed" if self.files.exists(name) else "disappeared"
                 raise messages.changed(self.files.location, name, how)
 
-    def lost(self, position: Position) -> tuple[str, ...]:
-        if not self.rules.keep_gone or position["source"] != self._mark:
+    def lost(self, position: Position, held: Position | None = None) -> tuple[str, ...]:
+        if not self.rules.keep_gone:
             return ()
-        entries = Files.parse(position).entries
-        return tuple(name for name, entry in entries.items() if entry.read and not self.files.exists(name))
+        given, kept = (entries_of(one, self.files.written, self.files.location) for one in (position, held))
+        return tuple(
+            name
+            for name, entry in given.items()
+            if entry.read and not _is_later(kept.get(name), entry) and not self.files.exists(name)
+        )
 
     def _has(self, name: str, entry: Entry) -> bool:
         """Whether the file still has all that the entry says was read."""
@@ -270,7 +270,12 @@ class FileSource(Source):
         return self.content.survey(spark, scan, known)
 
     def read(self, spark: SparkSession, scan: Scan, schema: Schema, system_columns: Sequence[str] = ()) -> DataFrame:
-        return self.content.read(spark, scan, schema, system_columns)
+        return replace(self.content, meter=self.meter).read(spark, scan, schema, system_columns)
+
+
+def _is_later(have: Entry | None, entry: Entry) -> bool:
+    """Whether an entry is of the same or a later state of a file, read to its end."""
+    return have is not None and have.mtime_ns >= entry.mtime_ns and not have.cut
 
 
 def _holds(have: Entry, want: Entry) -> bool:

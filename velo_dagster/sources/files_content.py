@@ -35,6 +35,7 @@ class FileContent:
     declared: Mapping[str, str]
     evolution: str
     marks_bad_rows: bool
+    meter: str | None = None
 
     def schema(self, scan: Scan, known: Schema) -> Schema:
         """The columns that a sample of the scan shows, after those that are known."""
@@ -82,7 +83,9 @@ class FileContent:
         system_columns = _allowed(system_columns)
         by_spark, by_arrow = self.readers(scan)
         if not by_spark:
-            return read_rows(spark, self.reading(schema), by_arrow, schema, system_columns)
+            # Only where all tasks note how far they are, it is worth anything.
+            reading = replace(self.reading(schema), meter=self.meter)
+            return read_rows(spark, reading, by_arrow, schema, system_columns)
         rows = self._parquet(schema, self.marks_bad_rows, system_columns).rows(spark, by_spark, self._typed)
         return (
             rows.union(read_rows(spark, self.reading(schema), by_arrow, schema, system_columns)) if by_arrow else rows

@@ -12,7 +12,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -82,6 +82,30 @@ def list_files(location: Location) -> dict[str, Stat]:
     for name in found:
         _check_name(name)
     return dict(sorted(found.items()))
+
+
+def matches(location: Location, name: str) -> bool:
+    """Whether a file of this name below `base` would be listed, if it were there.
+
+    >>> [matches(locate(one, Path("/")), "b/1.csv") for one in ("/a/**/*.csv", "/a/*.csv", "/a/{b,c}/?.csv", "/a/")]
+    [True, False, True, False]
+    """
+    if not location.is_pattern and location.patterns:
+        return name == location.patterns[0]
+    patterns = location.patterns if location.is_pattern else ("*",)
+    return any(_matches(name.split("/"), [part for part in one.split("/") if part]) for one in patterns)
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not parts or not pattern:
+        return not parts and not pattern
+    head, rest = pattern[0], pattern[1:]
+    if head == "**":
+        skips = len(parts) > 1 and not parts[0].startswith(_HIDDEN)
+        return _matches(parts, rest or ["*"]) or (skips and _matches(parts[1:], pattern))
+    if parts[0].startswith(_HIDDEN) and not head.startswith(parts[0][0]):
+        return False
+    return re.match(fnmatch.translate(head), parts[0]) is not None and _matches(parts[1:], rest)
 
 
 def without_scheme(written: str) -> str:

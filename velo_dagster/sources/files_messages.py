@@ -52,8 +52,8 @@ def missing(location: Location, original: BaseException | str) -> MissingSource:
         steps=[
             *([likely] if likely else []),
             check,
-            'Wait for it: WITH ("file.wait.timeout" = "30s"). Or load it by itself when it turns up: '
-            'WITH ("watch" = "true").',
+            'Wait for it: WITH ("file.wait.timeout" = "30s"). In Dagster it is loaded by itself when it turns up '
+            '("watch" = "true", the default).',
             *(["Several files? Use a pattern, such as FROM 'file://data/orders-*.csv'."] if several else []),
         ],
         original=original,

@@ -43,6 +43,7 @@ class Reading:
     columns: tuple[tuple[str, str | None], ...]
     declared: Mapping[str, str]
     mark_bad: bool
+    meter: str | None = None
 
     @property
     def on_bad(self) -> OnBad:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velo_dagster.sources import meter
 from velo_dagster.sources.contract import ERROR, ID, Schema
 from velo_dagster.sources.files_parts import Part, grouped
 from velo_dagster.sources.files_read import OpenPart, Reading, errors_of, join_surveys, line_numbers
@@ -92,10 +93,19 @@ class _Task:
 
 
 def _rows_of(number: int, reading: Reading, parts: list[Part], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    rows = size = 0
     for plain in parts:
         part = reading.open_part(plain)
         for batch in part.batches():
+            rows += batch.num_rows
             yield _arranged(part, batch, target)
+            if reading.meter is not None and batch.num_rows:
+                # A record's place in its file says how far the part is; in columnar files it is its number.
+                done = batch.column(AT)[-1].as_py() - plain["start"] if plain["stop"] is not None else 0
+                meter.note(reading.meter, number, rows, size + min(max(done, 0), plain["bytes"]))
+        size += plain["bytes"]
+    if reading.meter is not None:
+        meter.note(reading.meter, number, rows, size)
 
 
 def _survey_of(number: int, reading: Reading, parts: list[Part], target: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,6 @@ callable like `FileSource`.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from importlib.metadata import entry_points
@@ -17,6 +16,7 @@ from velo_dagster.errors import Span
 from velo_dagster.sources.contract import Source
 from velo_dagster.sources.errors import UnsupportedSource
 from velo_dagster.sources.veil import Noted, Veil
+from velo_dagster.sql.problems import nearest
 from velo_dagster.sql.properties import BadProperty
 
 GROUP = "velo_dagster.sources"
@@ -128,7 +128,7 @@ def _unsupported(kind: str | None, where: Span | str | None) -> UnsupportedSourc
         what = f"Sources of kind '{kind}' are not supported yet."
         step = f"This version reads: {', '.join(known)}."
     else:
-        near = difflib.get_close_matches(str(kind), {*known, *_KINDS}, n=1)
+        near = nearest(str(kind), [*known, *_KINDS])
         hint = f" Did you mean '{near[0]}'?" if near else ""
         what = f"'{kind}' is not a kind of source.{hint}"
         step = f"This version reads: {', '.join(known)}; packages add kinds by the entry point group '{GROUP}'."

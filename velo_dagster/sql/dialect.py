@@ -149,11 +149,24 @@ class VeloParser(ExpressionParser):
         return None if self._at_emit() else super()._parse_table_alias(alias_tokens)
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        index = self._index
         join = super()._parse_join(*args, **kwargs)
+        if join:
+            join.meta["end"] = self.end_offset()
         if join and self._match_text_seq("WITHIN"):
             start = self._prev.start
+            join.meta["on_start"] = self._after_on(index, start)
             join.meta["within"] = (self._parse_duration(), start, self.end_offset())
         return join
+
+    def _after_on(self, index: int, within: int) -> int:
+        """Where the condition of the join begins that was read from this token on."""
+        depth = 0
+        for token in self._tokens[index : self._index]:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if not depth and token.token_type == TokenType.ON:
+                return token.end + 1
+        raise self.refuse("E100", "WITHIN stands behind the ON of a join.", "Write JOIN … ON … WITHIN 5m.", at=within)
 
     def _parse_duration(self) -> str:
         start = self.offset()
@@ -227,6 +240,7 @@ class VeloParser(ExpressionParser):
                 self._parse_emit(this)
         finally:
             clauses = self._clauses.pop()
+        this.meta.setdefault("from_end", clauses[0][1] if clauses else self.end_offset())
         if clauses:
             self._check_clauses(clauses)
             this.meta["clauses"] = (*this.meta.get("clauses", ()), *clauses)

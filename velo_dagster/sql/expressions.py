@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from velo_dagster.sql.marks import Quantified, Refusal, Span, VeloPath
+from velo_dagster.sql.marks import Deep, Each, Index, Name, Quantified, Refusal, Span, Step, VeloPath
 from velo_dagster.sql.type_names import similar_types
 
 _QUANTIFIERS = (TokenType.ANY, TokenType.SOME, TokenType.ALL)
@@ -17,6 +17,9 @@ _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.NULL, TokenType.DASH)
 _NO_TYPE = "Expected TYPE after CAST"
 _QUOTE = "If a word here is a name, quote it: `name`."
 _NONE = Token.string("")
+_DOT_STAR = 2
+_MOST_PARTS = 4
+"""As many names as sqlglot takes for one column."""
 
 
 class ExpressionParser(SparkParser):
@@ -30,11 +33,16 @@ class ExpressionParser(SparkParser):
         if name not in ("GROUP_CONCAT", "LISTAGG", "STRING_AGG")
     }
 
-    _buffer: Span | None = None
+    # `v:a.b[0]` takes a value out of a VARIANT; of `v:a:b`, the second colon out of what the first one took.
+    COLON_IS_VARIANT_EXTRACT = True
+    COLON_CHAIN_IS_SINGLE_EXTRACT = False
+
+    _buffer: tuple[int, int, int] | None = None
 
     def __init__(self, dialect: Any = None) -> None:
         super().__init__(dialect=dialect)
         self._ranges: list[int] = []
+        self._bounds: list[Span] = []
 
     def start(self, tokens: list[Token], text: str) -> None:
         """Make ready to read one statement's tokens."""
@@ -173,67 +181,131 @@ class ExpressionParser(SparkParser):
         return super()._parse_term(*args, **kwargs)
 
     def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
-        length = self._wildcard_path() if this is not None else 0
-        if not length:
-            return super()._parse_column_ops(this)
-        start = self._prev.start
+        plain = isinstance(this, exp.Column) and this.this.meta.get("start") == self._prev.start
+        steps, length = self._path_steps() if plain else ((), 0)
+        if length:
+            this = self._parse_path(self._prev.start, [self._prev], steps, length)
+        return super()._parse_column_ops(this)
+
+    def _parse_path(self, start: int, names: list[Token], steps: tuple[Step, ...], length: int) -> VeloPath:
+        """The path whose steps were seen ahead; the first of them may belong to the name of its column."""
+        tokens = self._tokens[self._index : self._index + length]
+        while 0 < len(names) < _MOST_PARTS and isinstance(steps[0], Name):
+            dot, name = tokens[2 * len(names) - 2 : 2 * len(names)]
+            if dot.token_type != TokenType.DOT:
+                break
+            names.append(name)
+            steps = steps[1:]
+        parts = [exp.Identifier(this=name.text).update_positions(name) for name in names]
         self._advance(length)
-        path = VeloPath(this=self.raw(start, self.end_offset()))
-        path.meta["span"] = (start, self.end_offset())
+        keys = ("this", "table", "db", "catalog")
+        column = exp.Column(**dict(zip(keys, reversed(parts), strict=False))) if parts else exp.Star()
+        path = VeloPath(this=column)
+        path.meta.update(span=(start, self.end_offset()), steps=steps)
         return path
+
+    def _parse_colon_as_variant_extract(self, this: exp.Expr | None) -> exp.Expr | None:
+        start = self.offset()
+        value = super()._parse_colon_as_variant_extract(this)
+        if value is not None and value is not this:
+            value.meta["variant_path"] = (start, self.end_offset())
+        return value
 
     def _parse_unary(self) -> exp.Expr | None:
         """`**.name`, a path from the row itself; else what Spark has."""
-        kinds = [token.token_type for token in self._tokens[self._index : self._index + 3]]
-        if kinds != [TokenType.STAR, TokenType.STAR, TokenType.DOT]:
+        if not (self._stars(self._index) and self._kinds(self._index + 2, 1) == [TokenType.DOT]):
             return super()._parse_unary()
         start = self.offset()
         self._advance(2)
-        self._advance(self._wildcard_path(wildcard=True))
-        path = VeloPath(this=self.raw(start, self.end_offset()))
-        path.meta["span"] = (start, self.end_offset())
-        return path
+        steps, length = self._path_steps((Deep(),))
+        return super()._parse_column_ops(self._parse_path(start, [], steps, length))
 
-    def _wildcard_path(self, wildcard: bool = False) -> int:
-        """How many tokens from here make up a path with a wildcard before its end; 0 if there is none."""
-        index, last = self._index, 0
+    def _kinds(self, index: int, count: int) -> list[TokenType]:
+        return [token.token_type for token in self._tokens[index : index + count]]
+
+    def _stars(self, index: int) -> bool:
+        """Whether `**` stands there, in one piece."""
+        both = self._kinds(index, 2) == [TokenType.STAR, TokenType.STAR]
+        return both and self._tokens[index + 1].start == self._tokens[index].end + 1
+
+    def _path_steps(self, steps: tuple[Step, ...] = ()) -> tuple[tuple[Step, ...], int]:
+        """The steps of a path that begins here, and how many tokens they are; none without a wildcard or an index.
+
+        A star at the end is none, if only names and dots stand before it: `t.*` means columns.
+        """
+        begun = self._index
+        index, found, end = begun, list(steps), begun
+        dotted = not steps
         while True:
-            kinds = [token.token_type for token in self._tokens[index : index + 3]]
-            if kinds[:3] == [TokenType.DOT, TokenType.STAR, TokenType.STAR]:
-                index, wildcard = index + 3, True
-            elif kinds[:2] == [TokenType.DOT, TokenType.STAR]:
-                if [t.token_type for t in self._tokens[index + 2 : index + 3]] not in (
-                    [TokenType.DOT],
-                    [TokenType.L_BRACKET],
-                ):
-                    return last
-                index, wildcard = index + 2, True
-            elif kinds == [TokenType.L_BRACKET, TokenType.STAR, TokenType.R_BRACKET]:
-                index, wildcard = index + 3, True
-            elif kinds == [TokenType.L_BRACKET, TokenType.NUMBER, TokenType.R_BRACKET]:
-                index += 3
-            elif kinds[:1] == [TokenType.DOT] and len(kinds) > 1:
-                index += 2
-            else:
-                return last
-            last = index - self._index if wildcard else 0
+            step, length = self._path_step(index)
+            if step is None:
+                break
+            columns = isinstance(step, Each) and dotted and length == _DOT_STAR
+            dotted &= isinstance(step, Name) and self._tokens[index].token_type == TokenType.DOT
+            index += length
+            found.append(step)
+            if not columns and any(not isinstance(one, Name) for one in found):
+                end, steps = index, tuple(found)
+        return steps, end - begun
+
+    def _path_step(self, index: int) -> tuple[Step | None, int]:
+        """The step that stands there, and how many tokens it is."""
+        kinds = self._kinds(index, 3)
+        following = self._tokens[index + 1] if len(kinds) > 1 else _NONE
+        if kinds[:1] == [TokenType.DOT]:
+            if self._stars(index + 1):
+                return Deep(), 3
+            if following.token_type == TokenType.STAR:
+                return Each(), 2
+            called = kinds[2:] == [TokenType.L_PAREN]
+            return (None, 0) if called or not following.text else (Name(following.text), 2)
+        if kinds == [TokenType.L_BRACKET, TokenType.STAR, TokenType.R_BRACKET]:
+            return Each(), 3
+        if kinds == [TokenType.L_BRACKET, TokenType.NUMBER, TokenType.R_BRACKET] and following.text.isdigit():
+            return Index(int(following.text)), 3
+        if kinds == [TokenType.L_BRACKET, TokenType.STRING, TokenType.R_BRACKET]:
+            return Name(following.text), 3
+        return None, 0
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        argument = super()._parse_lambda(alias)
+        if (
+            argument is not None
+            and self._curr.text.upper() == "SEPARATOR"
+            and self._next.token_type == TokenType.STRING
+        ):
+            self._advance(2)  # the last argument of GROUP_CONCAT, as MySQL has it: see `velo_dagster.sql.calls`
+        return argument
 
     def _parse_partition_and_order(self) -> tuple[list[exp.Expr], exp.Expr | None]:
-        start = self.offset()
+        start, rows = self.offset(), 0
         buffered = self._match_text_seq("ROWS", "WINDOW", "BUFFER")
-        if buffered and not (self._match(TokenType.NUMBER) and self._match(TokenType.ROWS)):
-            raise self.refuse("E100", "Write ROWS WINDOW BUFFER n ROWS.")
-        buffer = (start, self.end_offset()) if buffered else None
+        if buffered:
+            at = self.offset()
+            rows = int(self._curr.text) if self._curr.text.isdigit() else 0
+            if not (self._match(TokenType.NUMBER) and self._match(TokenType.ROWS)):
+                raise self.refuse("E100", "Write ROWS WINDOW BUFFER n ROWS.")
+            if rows < 1:
+                raise self.refuse("E138", "ROWS WINDOW BUFFER holds at least one row.", "Write a whole number.", at=at)
+        buffer = (start, self.end_offset(), rows) if buffered else None
         partition, order = super()._parse_partition_and_order()
         if order:
             order.meta["end"] = self.end_offset()
-        self._buffer = buffer
+        self._buffer, self._bounds = buffer, []
         return partition, order
+
+    def _parse_window_spec(self) -> dict[str, str | exp.Expr | None]:
+        start = self.offset()
+        bound = super()._parse_window_spec()
+        self._bounds.append((start, self.end_offset()))
+        return bound
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         window = super()._parse_window(this, alias)
         if isinstance(window, exp.Window) and self._buffer:
-            window.meta["buffer"], self._buffer = self._buffer, None
+            window.meta["buffer"] = self._buffer
+            window.meta["bounds"] = tuple(self._bounds)
+            self._buffer, self._bounds = None, []
         return window
 
 

@@ -79,7 +79,8 @@ def _time_format(text: str) -> str:
 
 
 def _values_by_name(text: str) -> dict[str, Any]:
-    found = json.loads(text)
+    # A number with a point keeps its digits.
+    found = json.loads(text, parse_float=Decimal)
     if not isinstance(found, dict):
         raise ValueError(text)
     return found

@@ -16,9 +16,12 @@ The marks, in the nodes' `meta`, are offsets into the text that was parsed:
 | Select, set operation | `time_window`, `emit` | TimeWindow; (word, start, end) |
 | call, with its OVER or WITHIN GROUP | `call_start` | where the function's name stands |
 | comparison | `quantified` | Quantified: `x op ANY|SOME|ALL (...)` |
-| Join | `within` | (duration text, start, end) |
-| Window | `buffer` | (start, end) of ROWS WINDOW BUFFER n ROWS |
-| VeloPath | `span` | where the path stands |
+| Join | `end` | where it ends, without its WITHIN |
+| Join | `within`, `on_start` | (duration text, start, end); where the condition of such a join begins |
+| Window | `buffer`, `bounds` | (start, end, n) of ROWS WINDOW BUFFER n ROWS; where the bounds of its own frame stand |
+| VeloPath | `span`, `steps` | where the path stands; what follows its column |
+| Select | `from_end` | where its FROM ends, joins and LATERAL VIEWs included |
+| value of a VARIANT | `variant_path` | where its path `:a.b[0]` stands |
 """
 
 from __future__ import annotations
@@ -59,10 +62,46 @@ class Quantified:
     items: tuple[Span, ...]
 
 
+@dataclass(frozen=True)
+class Name:
+    """A step of a path: the field, or the key, of that name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """A step of a path: the element at a place, counted from 0."""
+
+    at: int
+
+
+@dataclass(frozen=True)
+class Each:
+    """A step of a path: all elements, fields or values, one level down. `*` or `[*]`."""
+
+
+@dataclass(frozen=True)
+class Deep:
+    """A step of a path: the value itself and all below it, at any depth. `**`."""
+
+
+Step = Name | Index | Each | Deep
+
+
 class VeloPath(Expression):
-    """A path with a wildcard into nested data, as written."""
+    """A path into nested data with a wildcard or an index: its column, or a star where it starts from the row."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.meta["steps"]
+
+    @property
+    def many(self) -> bool:
+        """Whether it has a wildcard, and so any number of values."""
+        return any(isinstance(step, Each | Deep) for step in self.steps)
 
 
 class Refusal(ParseError):

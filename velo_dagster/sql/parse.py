@@ -6,7 +6,7 @@ The text is cut at its semicolons first, so that an error in one statement does 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot.errors import TokenError
@@ -16,11 +16,13 @@ from velo_dagster.sql.dialect import Velo, VeloParser
 from velo_dagster.sql.grammar import Grammar
 from velo_dagster.sql.marks import Refusal
 from velo_dagster.sql.problems import Problem, StatementError, error
-from velo_dagster.sql.statements import Query, Statement, Transaction
+from velo_dagster.sql.statements import Comment, Query, Statement, Transaction
 from velo_dagster.sql.text import Places, comments_between, comments_inside
 from velo_dagster.sql.uris import unclosed
 
 _DIALECT = Velo()
+_Written = tuple[int, str]
+"""A comment, and where in the file it begins."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class _Piece:
     tokens: list[Token]
     text: str
     offset: int
-    comments: tuple[str, ...]
-    inner_comments: tuple[str, ...]
+    comments: tuple[_Written, ...]
+    inner_comments: tuple[_Written, ...]
 
 
 def parse(text: str, file: str) -> tuple[tuple[Statement, ...], tuple[Problem, ...]]:
@@ -72,17 +74,22 @@ def parse(text: str, file: str) -> tuple[tuple[Statement, ...], tuple[Problem, .
     return tuple(statements), tuple(problems)
 
 
-def loose_comments(text: str) -> list[str]:
+def loose_comments(text: str, file: str) -> tuple[Comment, ...]:
     """The comments of a file that belong to no statement: those above a blank line, and those at the end."""
-    pieces, _ = _cut(text, Places(text, ""))
-    loose: list[str] = []
+    places = Places(text, file)
+    pieces, _ = _cut(text, places)
+    loose: list[_Written] = []
     at = 0
     for piece in pieces:
-        gap = [comment for _, comment in comments_between(text, at, piece.offset)]
+        gap = list(comments_between(text, at, piece.offset))
         own = len(_lines_right_above(text, at, piece.offset))
         loose += gap[: len(gap) - own]
         at = piece.offset + len(piece.text)
-    return [*loose, *(comment for _, comment in comments_between(text, at, len(text)))]
+    return _comments([*loose, *comments_between(text, at, len(text))], places)
+
+
+def _comments(written: Iterable[_Written], places: Places) -> tuple[Comment, ...]:
+    return tuple(Comment(text, places.span(offset)) for offset, text in written)
 
 
 def parse_select(text: str, file: str = "query") -> Query:
@@ -126,12 +133,12 @@ def _piece(text: str, tokens: list[Token], before: int) -> _Piece:
     return _Piece(tokens, text[start:end], start, above, inside)
 
 
-def _lines_right_above(text: str, before: int, start: int) -> tuple[str, ...]:
+def _lines_right_above(text: str, before: int, start: int) -> tuple[_Written, ...]:
     """The comment lines that touch the statement: a blank line ends them."""
     gap = text[before:start]
     blank = [match.end() for match in re.finditer(r"\n[ \t]*\r?\n", gap)]
     begin = before + (blank[-1] if blank else 0)
-    return tuple(comment for _, comment in comments_between(text, begin, start))
+    return tuple(comments_between(text, begin, start))
 
 
 def _transaction_word(piece: _Piece) -> str | None:
@@ -147,8 +154,8 @@ def _grammar(piece: _Piece, places: Places) -> Grammar:
     head = {
         "span": places.span(piece.offset),
         "text": piece.text,
-        "comments": piece.comments,
-        "inner_comments": piece.inner_comments,
+        "comments": _comments(piece.comments, places),
+        "inner_comments": _comments(piece.inner_comments, places),
     }
     return Grammar(parser, lambda offset: places.span(piece.offset + offset), head)
 
@@ -159,7 +166,7 @@ def _statement(piece: _Piece, places: Places) -> Statement:
 
 def _transaction(begin: _Piece, inner: Sequence[Statement], text: str, commit: _Piece, places: Places) -> Transaction:
     whole = text[begin.offset : commit.offset + len(commit.text)]
-    return Transaction(places.span(begin.offset), whole, begin.comments, (), tuple(inner))
+    return Transaction(places.span(begin.offset), whole, _comments(begin.comments, places), (), tuple(inner))
 
 
 def _problem(refusal: Refusal, piece: _Piece, places: Places) -> Problem:

@@ -6,7 +6,6 @@ properties whose `fallback` the language names. Values of secret keys are never 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -128,7 +127,7 @@ ALL: tuple[Property, ...] = (
     Property("max_records", FILES, POSITIVE),
     Property("encoding", FILES, ENCODING, "utf-8"),
     Property("null.value", FILES, TEXT, ""),
-    Property("watch", FILES, BOOLEAN, False),
+    Property("watch", FILES, BOOLEAN, True),
     Property("file.create.empty", FILES, BOOLEAN, False),
     Property("file.deleted", FILES, choice("keep", "remove"), "keep"),
     Property("file.verify", FILES, choice("ends", "full"), "ends"),
@@ -281,6 +280,6 @@ def _spellings() -> list[str]:
 def _unknown(key: str) -> list[str]:
     if _find({prop.key: prop for prop in ALL}, key) is not None:
         return []
-    near = difflib.get_close_matches(key, _spellings(), n=1, cutoff=0.6)
+    near = nearest(key, _spellings())
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return [f"Unknown property '{key}'; it has no effect.{hint}"]

@@ -15,13 +15,17 @@ from velo_dagster.sql import uris
 from velo_dagster.sql.marks import Refusal
 from velo_dagster.sql.statements import InputRef
 
+OLDER = "To look at an older version of a table, open it with a Delta reader; it is a folder of the warehouse."
+
 
 def input_tables(tree: exp.Expr) -> Iterator[exp.Table]:
-    """The relations that read an input, in the order of the text."""
+    """The relations that read an input, in the order of the text. What a hint names is none."""
     tables = [
         table
         for table in tree.find_all(exp.Table)
-        if "name_span" in table.meta and ("uri" in table.meta or not _is_common_table(table))
+        if "name_span" in table.meta
+        and ("uri" in table.meta or not _is_common_table(table))
+        and table.find_ancestor(exp.Hint) is None
     ]
     return iter(sorted(tables, key=lambda table: table.meta["name_span"]))
 
@@ -115,4 +119,5 @@ def _check_name(table: exp.Table, start: int) -> None:
             ["Name the table alone.", "Name a file by its URI: FROM file:///data/a.parquet"],
         )
     if table.args.get("version") or table.args.get("when"):
-        raise Refusal("E208", "Reading an older version of an input is not supported yet.", start)
+        steps = ["Leave AS OF out: a table is made of its inputs as they are.", OLDER]
+        raise Refusal("E208", "Reading an older version of an input is not supported yet.", start, steps)

@@ -3,9 +3,14 @@
 | in the text | for Spark |
 |---|---|
 | an input | the temporary view that holds its rows, under the name or alias by which the query calls it |
-| PRIMARY KEY, EMIT CHANGES, WITH (…) at a relation | nothing |
+| PRIMARY KEY, EMIT, WITH (…) at a relation | nothing |
 | `x op ANY|ALL (…)` | `quantifiers` |
-| WINDOW TUMBLING, SLIDING, SESSION | `time_windows` |
+| the ON of a join with a reference whose columns are filled | `joins` |
+| WINDOW TUMBLING, SLIDING, SESSION; EMIT FINAL | `time_windows` |
+| JOIN … ON … WITHIN | `within` |
+| aggregates that compute in DOUBLE | `floats`, where asked for |
+| paths into nested data | `paths` |
+| functions under other names, ROWS WINDOW BUFFER | `calls` |
 | clauses in another order than Spark's | Spark's order |
 | a name that Delta refuses | the sanitised name |
 | `*` over an input whose system columns the query asks for | the same without them |
@@ -13,20 +18,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
-from velo_dagster.errors import Span
-from velo_dagster.sql import quantifiers, time_windows
-from velo_dagster.sql.marks import VeloPath
+from velo_dagster.sql import calls, paths, quantifiers, time_windows, within
+from velo_dagster.sql.event_time import Times
+from velo_dagster.sql.floats import Edits
+from velo_dagster.sql.joins import joined_anyway
 from velo_dagster.sql.names import SOURCE_COLUMNS, is_plain, quote, quote_all, sanitise
+from velo_dagster.sql.path_values import Nested
 from velo_dagster.sql.problems import NotSupportedYet, error
 from velo_dagster.sql.relations import input_tables, relation_alias
 from velo_dagster.sql.splice import Splice
-from velo_dagster.sql.statements import Query
+from velo_dagster.sql.statements import Query, place
 from velo_dagster.sql.ties import Ties, break_ties
 
 _CLAUSE_ORDER = (
@@ -40,14 +46,19 @@ def spark_select(
     views: Mapping[str, str],
     hidden: Sequence[str] = (),
     columns: Mapping[str, Sequence[str]] | None = None,
-    event_times: Mapping[str, str] | None = None,
+    event_times: Times | None = None,
     ties: Ties | None = None,
+    filled: Collection[str] = (),
+    floats: Edits | None = None,
+    nested: Nested | None = None,
 ) -> str:
     """The query as Spark SQL over temporary views.
 
     `views`: by input name. `hidden`: columns of the views that the query must not see. `columns`: by input name, all
-    columns of its view, hidden and system columns included. `event_times`: by input name, its `event.time.field`.
-    `ties`: what breaks ties, if they are to be broken.
+    columns of its view, hidden and system columns included. `event_times`: the inputs' event times, and which windows
+    to show. `ties`: what breaks ties, if they are to be broken. `filled`: inputs whose one row every other row is
+    joined with. `floats`: what is to be done to float aggregates. `nested`: the columns' types, by which paths are
+    followed.
     """
     check_supported(query)
     splice = splice_query(query)
@@ -56,9 +67,15 @@ def spark_select(
     asked = system_columns(query)
     if asked:
         _leave_out_system_columns(splice, query, asked, columns)
-    time_windows.rewrite(splice, query, event_times or {})
+    paths.rewrite(splice, query, nested)
+    time_windows.rewrite(splice, query, event_times or Times())
+    within.rewrite(splice, query, event_times or Times())
     if ties is not None:
         break_ties(splice, query, ties)
+    calls.frame(splice, query)
+    joined_anyway(splice, query, filled)
+    if floats is not None:
+        floats.edit(splice)
     return splice.render((query.start, query.end))
 
 
@@ -77,7 +94,7 @@ def splice_query(query: Query) -> Splice:
         if clauses := node.meta.get("clauses"):
             _reorder(splice, clauses)
     _sanitise_identifiers(splice, query)
-    _rename_functions(splice, query)
+    calls.rename(splice, query)
     return splice
 
 
@@ -92,26 +109,14 @@ def system_columns(query: Query) -> tuple[str, ...]:
 def check_supported(query: Query) -> None:
     """Raise for what parses but has no rendering yet."""
     for node in query.tree.walk():
-        if isinstance(node, VeloPath):
-            raise _later(query, "E204", f"The path {node.this} with a wildcard", node.meta["span"][0])
-        if "within" in node.meta:
-            raise _later(query, "E202", "JOIN … WITHIN", node.meta["within"][1])
-        if "buffer" in node.meta:
-            raise _later(query, "E203", "ROWS WINDOW BUFFER", node.meta["buffer"][0])
-        if node.meta.get("emit", ("",))[0] == "final":
-            raise _later(query, "E207", "EMIT FINAL", node.meta["emit"][1])
+        if isinstance(node, exp.Window) and (why := calls.why_no_buffer(node)):
+            raise _no_buffer(query, *why, node.meta["buffer"][0])
+    paths.check_paths(query)
 
 
-def _later(query: Query, code: str, what: str, offset: int) -> NotSupportedYet:
-    return NotSupportedYet(error(code, f"{what} is not supported yet.", place(query, offset)))
-
-
-def place(query: Query, offset: int) -> Span:
-    """Where in the user's file an offset of the query's source stands."""
-    before = query.source[query.start : offset]
-    lines = before.count("\n")
-    column = len(before) - before.rfind("\n") if lines else query.span.column + len(before)
-    return Span(query.span.file, query.span.line + lines, column)
+def _no_buffer(query: Query, why: str, step: str, offset: int) -> NotSupportedYet:
+    what = f"ROWS WINDOW BUFFER {why} is not supported yet."
+    return NotSupportedYet(error("E203", what, place(query, offset), step))
 
 
 def _replace_relation(
@@ -159,35 +164,12 @@ def _in_order(clauses: Sequence[tuple[str, int, int]], ranked: Sequence[tuple[st
 
 
 def _sanitise_identifiers(splice: Splice, query: Query) -> None:
+    """Names of columns as they are stored; the path into a VARIANT names what is inside a value, and stays."""
+    paths = [node.meta["variant_path"] for node in query.tree.walk() if "variant_path" in node.meta]
     for token in query.tokens:
-        if token.token_type == TokenType.IDENTIFIER and sanitise(token.text) != token.text:
+        odd = token.token_type == TokenType.IDENTIFIER and sanitise(token.text) != token.text
+        if odd and not any(start <= token.start < end for start, end in paths):
             splice.replace((token.start, token.end + 1), quote(sanitise(token.text)))
-
-
-def _rename_functions(splice: Splice, query: Query) -> None:
-    """Aggregates of the language under Spark's names; GROUP_CONCAT separates by a comma if nothing else is given."""
-    tokens = query.tokens
-    for index, (token, following) in enumerate(pairwise(tokens)):
-        name = token.text.upper()
-        if name not in ("COLLECT", "GROUP_CONCAT") or following.token_type != TokenType.L_PAREN:
-            continue
-        splice.replace((token.start, token.end + 1), "collect_list" if name == "COLLECT" else "listagg")
-        if name == "GROUP_CONCAT":
-            commas, close = _arguments(tokens, index + 1)
-            if not commas:
-                splice.insert(tokens[close].start, ", ','")
-
-
-def _arguments(tokens: Sequence[Token], opening: int) -> tuple[int, int]:
-    """How many commas stand between a parenthesis and its closing one, and where that is."""
-    depth = commas = 0
-    for index in range(opening, len(tokens)):
-        kind = tokens[index].token_type
-        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-        commas += kind == TokenType.COMMA and depth == 1
-        if depth == 0:
-            return commas, index
-    return commas, len(tokens) - 1
 
 
 def _leave_out_system_columns(

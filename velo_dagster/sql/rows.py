@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from velo_dagster.sql import functions
+from velo_dagster.sql import functions, paths
 from velo_dagster.sql.functions import words
-from velo_dagster.sql.marks import VeloPath
 from velo_dagster.sql.names import quote, sanitise
+from velo_dagster.sql.path_values import Nested
 from velo_dagster.sql.relations import relation_alias
 from velo_dagster.sql.render import (
     check_supported,
@@ -61,15 +61,16 @@ class RowSelect:
     keys: tuple[tuple[str, str], ...]
 
 
-def row_select(statement: CreateTableAs, hidden: Sequence[str] = ()) -> RowSelect | None:
+def row_select(statement: CreateTableAs, hidden: Sequence[str] = (), nested: Nested | None = None) -> RowSelect | None:
     """The SELECT taken apart, or None if it is not row by row. `hidden`: columns of the relation that `*` must
-    not show: hidden ones, and system columns that it has because the query names them."""
+    not show: hidden ones, and system columns that it has because the query names them. `nested`: the columns' types."""
     if why_not_by_row(statement) is not None:
         return None
     query, select = statement.query, statement.query.tree
     assert isinstance(select, exp.Select)
     check_supported(query)
     splice = splice_query(query)
+    paths.rewrite(splice, query, nested)
     table = select.args["from_"].this
     alias = shown_name(sanitise(relation_alias(table) or table.meta["input"]))
     keys = tuple((key, _key_expression(splice, select, key, alias)) for key in statement.keys)
@@ -122,8 +123,6 @@ def _why_not_expressions(query: Query, select: exp.Select) -> str | None:
             return "a subquery reads other rows"
         if isinstance(node, exp.Window):
             return "OVER looks at other rows"
-        if isinstance(node, VeloPath):
-            return f"the path {node.this} gives several values"
     quantified = {node.meta["quantified"].inside[0] - 1 for node in select.walk() if "quantified" in node.meta}
     tokens, relations = query.tokens, _relation_spans(select)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
@@ -147,8 +146,7 @@ def _why_not_word(token: Token, following: Token | None, quantified: set[int]) -
         return None
     name = token.text.lower()
     if following is None or following.token_type != TokenType.L_PAREN:
-        quoted = token.token_type == TokenType.IDENTIFIER
-        return f"{name} is not the same at every load" if not quoted and name in _WORDS_WITHOUT_PARENTHESES else None
+        return f"{name} is not the same at every load" if _is_outside(token) else None
     if not (token.text[:1].isalpha() or token.text[:1] == "_"):
         return None
     if name in functions.ROW_FUNCTIONS and name != "unix_timestamp":
@@ -156,6 +154,20 @@ def _why_not_word(token: Token, following: Token | None, quantified: set[int]) -
     if token.text.upper() in _SYNTAX and (name not in ("any", "some") or following.start in quantified):
         return None
     return f"{name}() {_kind(name)}"
+
+
+def outside_word(query: Query) -> str | None:
+    """A word without parentheses that stands for something outside the data, such as CURRENT_DATE."""
+    tokens = query.tokens
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        called = following is not None and following.token_type == TokenType.L_PAREN
+        if not called and token.token_type not in (TokenType.STRING, TokenType.NUMBER) and _is_outside(token):
+            return token.text.lower()
+    return None
+
+
+def _is_outside(token: Token) -> bool:
+    return token.token_type != TokenType.IDENTIFIER and token.text.lower() in _WORDS_WITHOUT_PARENTHESES
 
 
 def _kind(name: str) -> str:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from velo_dagster.sql import functions
 from velo_dagster.sql.names import sanitise
+from velo_dagster.sql.nested import Type
 from velo_dagster.sql.relations import relation_alias
 
 
@@ -16,12 +17,15 @@ from velo_dagster.sql.relations import relation_alias
 class Output:
     """A column; no name where Spark makes one up. `sortable`: nothing is known against ordering by it.
 
-    `shown`: `*` has it; system columns are there only for those who name them.
+    `shown`: `*` has it; system columns are there only for those who name them. `type`, `origin`: its type, and the
+    input and column that it is, where it is one.
     """
 
     name: str | None
     sortable: bool = True
     shown: bool = True
+    type: Type | None = None
+    origin: tuple[str, str] | None = None
 
 
 Shape = list[Output]
@@ -38,7 +42,7 @@ def shape_of(query: exp.Expr, inputs: Inputs) -> Shape | None:
         return None
     found: Shape = []
     for item in query.expressions:
-        columns = _starred(query, item, inputs) if item.is_star else _single(item)
+        columns = _starred(query, item, inputs) if item.is_star else _single(item, inputs)
         if columns is None:
             return None
         found += columns
@@ -56,22 +60,64 @@ def relation_shape(relation: exp.Expr, inputs: Inputs) -> Shape | None:
     """The columns of what stands behind FROM or JOIN."""
     if relation.args.get("pivots") or relation.args.get("joins"):
         return None
-    alias = relation.args.get("alias")
-    if alias is not None and alias.columns:
-        return [Output(sanitise(column.name)) for column in alias.columns]
+    return _renamed(relation.args.get("alias"), _named_shape(relation, inputs))
+
+
+def _named_shape(relation: exp.Expr, inputs: Inputs) -> Shape | None:
     if isinstance(relation, exp.Subquery):
         return shape_of(relation.this, inputs)
     if not isinstance(relation, exp.Table):
         return None
     if "input" in relation.meta:
         return list(inputs.get(relation.meta["input"], ())) or None
-    common = _common_table(relation)
-    if common is None:
-        return None
-    alias = common.args.get("alias")
-    if alias is not None and alias.columns:
-        return [Output(sanitise(column.name)) for column in alias.columns]
-    return shape_of(common.this, inputs)
+    common = common_table(relation)
+    return None if common is None else _renamed(common.args.get("alias"), shape_of(common.this, inputs))
+
+
+def _renamed(alias: exp.Expr | None, shape: Shape | None) -> Shape | None:
+    """The columns under the names that an alias such as `t(a, b)` gives them."""
+    names = [sanitise(column.name) for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if not names:
+        return shape
+    known = shape if shape is not None and len(shape) == len(names) else [Output(None)] * len(names)
+    return [Output(name, type=one.type, origin=one.origin) for name, one in zip(names, known, strict=True)]
+
+
+def find_column(node: exp.Expr, names: Sequence[str], inputs: Inputs) -> tuple[Output, int] | None:
+    """The column that names joined by dots begin with, where `node` stands, and how many of them name it: one, or two
+    with the relation's. None if it can't be told."""
+    select = node.find_ancestor(exp.Select)
+    while select is not None:
+        for relation in all_relations(select):
+            shape = relation_shape(relation, inputs) or []
+            by_relation = len(names) > 1 and (called(relation) or "").casefold() == names[0].casefold()
+            for used in (2, 1) if by_relation else (1,):
+                wanted = sanitise(names[used - 1]).casefold()
+                for column in shape:
+                    if (column.name or "").casefold() == wanted:
+                        return column, used
+        select = _around(select)
+    return None
+
+
+def _around(select: exp.Select) -> exp.Select | None:
+    """The SELECT whose columns this one sees as well: not one that reads it in FROM, or defines it in WITH."""
+    node: exp.Expr = select
+    while (parent := node.parent) is not None:
+        if isinstance(parent, exp.From | exp.CTE | exp.Lateral) or (
+            isinstance(parent, exp.Join) and node.arg_key == "this"
+        ):
+            return None
+        if isinstance(parent, exp.Select):
+            return parent
+        node = parent
+    return None
+
+
+def all_relations(select: exp.Select) -> list[exp.Expr]:
+    """What stands behind FROM and every JOIN."""
+    from_ = select.args.get("from_")
+    return ([from_.this] if from_ else []) + [join.this for join in select.args.get("joins") or ()]
 
 
 def called(relation: exp.Expr) -> str | None:
@@ -92,8 +138,8 @@ def order_behind(query: exp.Expr) -> exp.Expr | None:
 def aggregates(select: exp.Select) -> bool:
     """Whether its rows stand for groups of those it reads; without GROUP BY, it is one row."""
     return bool(select.args.get("group") or select.args.get("having")) or any(
-        isinstance(node, exp.Anonymous) and node.name.lower() in functions.AGGREGATES and not _in_window(node)
-        for node in _own(select)
+        isinstance(node, exp.Anonymous) and node.name.lower() in functions.AGGREGATES and not in_window(node)
+        for node in own_nodes(select)
     )
 
 
@@ -103,19 +149,19 @@ def _passed_on(query: exp.Expr) -> exp.Expr | None:
         return None if query.args.get("pivots") or query.args.get("joins") else query.this
     if not isinstance(query, exp.Select) or any(query.args.get(key) for key in _REORDERING) or aggregates(query):
         return None
-    if any(isinstance(node, exp.Window) for node in _own(query)) or len(relations(query)) != 1:
+    if any(isinstance(node, exp.Window) for node in own_nodes(query)) or len(relations(query)) != 1:
         return None
     relation = relations(query)[0]
     if not isinstance(relation, exp.Table):
         return relation if isinstance(relation, exp.Subquery) else None
-    common = None if "input" in relation.meta or relation.args.get("pivots") else _common_table(relation)
+    common = None if "input" in relation.meta or relation.args.get("pivots") else common_table(relation)
     return None if common is None else common.this
 
 
 _REORDERING = ("joins", "distinct", "sort", "cluster", "distribute")
 
 
-def _own(select: exp.Select) -> Iterator[exp.Expr]:
+def own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
     """What stands in the SELECT itself, not in queries inside of it."""
 
     def inner(node: exp.Expr) -> bool:
@@ -124,7 +170,7 @@ def _own(select: exp.Select) -> Iterator[exp.Expr]:
     return (node for node in select.walk(prune=inner) if not inner(node))
 
 
-def _in_window(call: exp.Expr) -> bool:
+def in_window(call: exp.Expr) -> bool:
     """Whether OVER follows the call: what stands in its arguments or in the window itself is no part of that."""
     node = call
     while isinstance(node.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
@@ -134,14 +180,19 @@ def _in_window(call: exp.Expr) -> bool:
     return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
-def _single(item: exp.Expr) -> Shape | None:
+def _single(item: exp.Expr, inputs: Inputs) -> Shape | None:
     value = item.this if isinstance(item, exp.Alias) else item
     if isinstance(value, (exp.UDTF, exp.Aliases)) or value.name.lower() in functions.GENERATORS:
         return None
     if any(value.key == name.replace("_", "") for name in functions.GENERATORS):
         return None
     named = isinstance(item, (exp.Alias, exp.Column))
-    return [Output(sanitise(item.output_name) if named else None)]
+    name = sanitise(item.output_name) if named else None
+    parts = [part.name for part in value.parts] if isinstance(value, exp.Column) else []
+    found = find_column(value, parts, inputs) if parts else None
+    if found is None or found[1] < len(parts):
+        return [Output(name)]
+    return [Output(name, type=found[0].type, origin=found[0].origin)]
 
 
 def _starred(select: exp.Select, item: exp.Expr, inputs: Inputs) -> Shape | None:
@@ -161,7 +212,7 @@ def _starred(select: exp.Select, item: exp.Expr, inputs: Inputs) -> Shape | None
     return found or None
 
 
-def _common_table(table: exp.Table) -> exp.CTE | None:
+def common_table(table: exp.Table) -> exp.CTE | None:
     """The part of a WITH clause that the name means, unless it may mean itself."""
     name = table.name.casefold()
     child: exp.Expr = table

@@ -45,6 +45,14 @@ class Splice:
         >>> splice.replace((4, 5), "bb")
         >>> splice.render((0, 5))
         'not(bb < a)'
+
+        What is inserted at the end of an edit stands in it, if it takes in that end, else behind it.
+
+        >>> splice = Splice("sum(x)")
+        >>> splice.replace((0, 6), "f(sum(x)", (6, 6), ")")
+        >>> splice.insert(6, " FILTER (WHERE y)")
+        >>> splice.render((0, 6))
+        'f(sum(x) FILTER (WHERE y))'
         """
         return self._render(span, sorted(self._edits, key=lambda edit: edit.order))
 
@@ -52,12 +60,15 @@ class Splice:
         at, end = span
         parts: list[str] = []
         inside = [edit for edit in edits if span[0] <= edit.start and edit.end <= end]
+        taken = -1
         for index, edit in enumerate(inside):
-            if edit.start < at:
+            if edit.start < at or edit.start == edit.end == taken:
                 continue
             rest = inside[index + 1 :]
             parts.append(self.text[at : edit.start])
             parts += [part if isinstance(part, str) else self._render(part, rest) for part in edit.parts]
             at = edit.end
+            if any(part[1] == at for part in edit.parts if not isinstance(part, str)):
+                taken = at
         parts.append(self.text[at:end])
         return "".join(parts)

@@ -68,13 +68,21 @@ class Sink:
 
 
 @dataclass(frozen=True)
+class Comment:
+    """A `--` comment: its text, without the dashes and the blank behind them, and where that text begins."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True)
 class Statement:
     """What all statements have: where they stand, their text, and the comment lines right above and inside them."""
 
     span: Span = field(compare=False)
     text: str = field(compare=False, repr=False)
-    comments: tuple[str, ...] = field(compare=False, repr=False)
-    inner_comments: tuple[str, ...] = field(compare=False, repr=False)
+    comments: tuple[Comment, ...] = field(compare=False, repr=False)
+    inner_comments: tuple[Comment, ...] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -160,3 +168,11 @@ class Transaction(Statement):
     """BEGIN; …; COMMIT: several statements, all or nothing."""
 
     statements: tuple[Statement, ...]
+
+
+def place(query: Query, offset: int) -> Span:
+    """Where in the user's file an offset of the query's source stands."""
+    before = query.source[query.start : offset]
+    lines = before.count("\n")
+    column = len(before) - before.rfind("\n") if lines else query.span.column + len(before)
+    return Span(query.span.file, query.span.line + lines, column)

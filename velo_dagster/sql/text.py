@@ -13,7 +13,7 @@ from velo_dagster.errors import Span
 from velo_dagster.sql import statements as st
 from velo_dagster.sql.names import is_plain, quote
 
-_LINE_COMMENT = re.compile(r"--([^\r\n]*)")
+_LINE_COMMENT = re.compile(r"-- ?([^\r\n]*)")
 
 
 class Places:
@@ -43,15 +43,15 @@ def normalise(text: str, tokens: Sequence[Token]) -> str:
 
 
 def comments_between(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
-    """The `--` comments in a stretch of text that holds nothing but white space and comments."""
+    """The `--` comments in a stretch of text that holds nothing but white space and comments, and where they begin."""
     for match in _LINE_COMMENT.finditer(text, start, end):
-        yield match.start(), match[1].rstrip().removeprefix(" ")
+        yield match.start(1), match[1].rstrip()
 
 
-def comments_inside(text: str, tokens: Sequence[Token]) -> Iterator[str]:
+def comments_inside(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
     for before, after in pairwise(tokens):
         if after.start > before.end + 1:
-            yield from (comment for _, comment in comments_between(text, before.end + 1, after.start))
+            yield from comments_between(text, before.end + 1, after.start)
 
 
 def to_sql(statement: st.Statement) -> str:

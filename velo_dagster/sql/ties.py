@@ -205,6 +205,8 @@ def _order(window: exp.Window) -> exp.Order | None:
 def _kind(window: exp.Window, uses: Sequence[exp.Window]) -> str:
     """positional: more columns in its order break ties. peers: they would change answers. Else order does not count."""
     frame = window.args.get("spec")
+    if frame is None and "buffer" in window.meta:
+        frame = exp.WindowSpec(kind="ROWS", start=exp.Literal.number(window.meta["buffer"][2] - 1), end="CURRENT ROW")
     start, end = (frame.args.get("start"), frame.args.get("end")) if frame is not None else ("UNBOUNDED", None)
     whole = (start, end) == ("UNBOUNDED", "UNBOUNDED")
     by_rows = whole or (frame is not None and str(frame.args.get("kind")).upper() == "ROWS")

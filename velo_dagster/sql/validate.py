@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from itertools import pairwise
 
 from sqlglot import exp
 
 from velo_dagster.sql import functions
+from velo_dagster.sql.arguments import wrong_arguments
 from velo_dagster.sql.durations import parse_duration
 from velo_dagster.sql.names import is_plain, sanitise
 from velo_dagster.sql.problems import Problem, error, warning
 from velo_dagster.sql.render import place
 from velo_dagster.sql.rows import find_item
-from velo_dagster.sql.statements import CreateTable, CreateTableAs, Insert, Query, Statement, Transaction, Upsert
+from velo_dagster.sql.statements import (
+    Comment,
+    CreateTable,
+    CreateTableAs,
+    Insert,
+    Query,
+    Statement,
+    Transaction,
+    Upsert,
+)
 from velo_dagster.sql.ties import unbroken
-from velo_dagster.sql.time_windows import read_arguments
+from velo_dagster.sql.time_windows import WindowArguments, read_arguments
 
 _ALLOW = re.compile(r"^velo:\s*allow\s*=\s*([A-Z0-9, ]+)")
 _UNORDERED = functions.words(
@@ -48,12 +59,13 @@ def validate_statement(statement: Statement) -> Iterator[Problem]:
     yield from (p for problems in rules for p in problems if p.severity == "error" or p.code not in silent)
 
 
-def silenced(comments: Iterable[str]) -> frozenset[str]:
+def silenced(comments: Iterable[Comment]) -> frozenset[str]:
     """
-    >>> sorted(silenced(["velo: allow=W104, W106", "something else"]))
+    >>> from velo_dagster.errors import Span
+    >>> sorted(silenced([Comment("velo: allow=W104, W106", Span("a.sql", 1, 4))]))
     ['W104', 'W106']
     """
-    found = (match[1] for comment in comments if (match := _ALLOW.match(comment.strip())))
+    found = (match[1] for comment in comments if (match := _ALLOW.match(comment.text.strip())))
     return frozenset(code for codes in found for code in re.split(r"[, ]+", codes.strip()) if code)
 
 
@@ -205,6 +217,9 @@ _BARE = functions.words("current_date current_timestamp current_time localtimest
 def unordered_functions(query: Query) -> Iterator[Problem]:
     """Aggregates whose result depends on an order that the query does not give."""
     ordered = {node.meta.get("call_start") for node in query.tree.find_all(exp.WithinGroup, exp.Window)}
+    ordered |= {
+        node.parent.meta.get("call_start") for node in query.tree.find_all(exp.Order) if node.parent is not None
+    }
     for start, name in called(query):
         if name in _UNORDERED and start not in ordered:
             message = f"{name}() depends on an order that the query does not give."
@@ -319,12 +334,21 @@ def _is_left(parent: exp.Expr | None, key: str | None) -> bool:
 def window_form(query: Query) -> Iterator[Problem]:
     for node in query.tree.walk():
         window = node.meta.get("time_window")
-        if window is not None and read_arguments(window) is None:
+        arguments = read_arguments(window) if window is not None else None
+        if window is not None and arguments is not None and list(arguments.durations) != _descending(arguments):
+            message = "Windows that follow each other at more than their size leave rows out."
+            step = f"Write the size first, then the advance: {window.kind}(5m, 1m)."
+            yield error("E112", message, place(query, window.start), step)
+        if window is not None and arguments is None:
             forms = {"SESSION": "SESSION([column,] gap [, key])", "TUMBLING": "TUMBLING([column,] size)"}
             form = forms.get(window.kind, f"{window.kind}([column,] size, advance)")
             yield error(
                 "E112", f"{window.kind} needs positive durations.", place(query, window.start), f"Write {form}."
             )
+
+
+def _descending(arguments: WindowArguments) -> list[Decimal]:
+    return sorted(arguments.durations, reverse=True)
 
 
 def within_form(query: Query) -> Iterator[Problem]:
@@ -346,4 +370,5 @@ QUERY_RULES: tuple[Callable[[Query], Iterable[Problem]], ...] = (
     texts_like_columns,
     window_form,
     within_form,
+    wrong_arguments,
 )

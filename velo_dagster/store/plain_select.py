@@ -9,6 +9,7 @@ hidden columns, the names of unnamed results, names that Delta refuses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -42,7 +43,8 @@ class UnknownColumn(Terminal, VeloError):
     def __init__(self, name: str, known: Sequence[str], where: Span | None) -> None:
         near = nearest(name, known)
         hint = [f"Did you mean {' or '.join(near)}?"] if near else []
-        super().__init__(f"There is no column '{name}'.", where=where, steps=[*hint, f"There are {', '.join(known)}."])
+        listed = f"There are {', '.join(known)}." if known else "Name the table that has it: FROM …"
+        super().__init__(f"There is no column '{name}'.", where=where, steps=[*hint, listed])
 
 
 def _place(column: exp.Column) -> Span | None:
@@ -124,7 +126,7 @@ class _Translation:
     def _from(self, select: exp.Select) -> str:
         first = select.args.get("from_")
         if first is None:
-            raise NeedsSpark("SELECT without FROM")
+            return ""
         text = f" FROM {self._relation(first.this)}"
         for join in select.args.get("joins") or ():
             text += self._join(join)
@@ -171,6 +173,8 @@ class _Translation:
     def _item(self, item: exp.Expr) -> list[tuple[str, Typed]]:
         if isinstance(item, exp.Star):
             only(item, set())
+            if not self.relations:
+                raise NeedsSpark("* without FROM")
             return [self._named(relation, column) for relation in self.relations for column in relation.columns]
         if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
             only(item.this, set())
@@ -383,6 +387,8 @@ def _unnamed(item: exp.Expr) -> str:
     """How Spark calls a result that has no alias."""
     if isinstance(item, exp.Column):
         return sanitise(item.name)
+    if isinstance(item, exp.Literal) and re.fullmatch(r"[1-9]\d*|0", item.name) and not item.is_string:
+        return item.name
     if isinstance(item, exp.Count) and isinstance(item.this, exp.Star):
         return "count(1)"
     if isinstance(item, (exp.Count, exp.Sum, exp.Min, exp.Max)) and isinstance(item.this, exp.Column):

@@ -64,6 +64,10 @@ class Record:
     rejects: Mapping[str, int] = field(default_factory=dict)
     ready: bool = True
     goal: Mapping[str, Any] | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """References that this load did without, and how: skip, null or default."""
+    filled: int = 0
+    """Rows, of all loads so far, that were joined with made-up rows of missing references, and stay so."""
     version: int = -1
     table_id: str = ""
     at: int = 0
@@ -115,8 +119,6 @@ def decode(text: str, folder: Path, table: str, version: int) -> Record | None:
     if "positions_file" in content:
         content |= _read_positions(content.pop("positions_file"), folder, table, version)
     content["schema"] = tuple((name, type_) for name, type_ in content["schema"])
-    # Commits of the first days carry it; nothing was ever in it.
-    content.pop("notes", None)
     return Record(**content, version=version)
 
 

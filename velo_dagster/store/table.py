@@ -13,6 +13,7 @@ inputs; it commits as N+1 with the token (app `velo`, version N+1).
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 import uuid
@@ -42,6 +43,8 @@ POSITIONS_DAYS = 40
 TOKEN = "spark.databricks.delta.write.txnAppId"
 TOKEN_VERSION = "spark.databricks.delta.write.txnVersion"
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+CONCURRENT = re.compile(r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
+"""Delta's word for a commit that it does not let pass another one."""
 
 
 class Overtaken(Transient, VeloError):
@@ -58,12 +61,16 @@ class Overtaken(Transient, VeloError):
 
 
 class TidiedUp(Overtaken):
-    """Another run joined the table's files while this one, which had read them, wrote: it changed nothing."""
+    """Another run joined the table's files while this one, which had read them, wrote: it changed nothing.
 
-    def __init__(self, table: str, load: int) -> None:
+    `failure` is what to say if it happens again and again: a write that fails by itself would, too.
+    """
+
+    def __init__(self, table: str, load: int, failure: Exception) -> None:
         super().__init__(table, load)
         self.what = f"Another run tidied up table '{table}' while load {load} was written; this one changed nothing."
         self.args = (self.render(),)
+        self.failure = self if CONCURRENT.search(str(failure)) else failure
 
 
 class ForeignChange(Terminal, VeloError):
@@ -76,6 +83,21 @@ class ForeignChange(Terminal, VeloError):
             f"Table '{table}' was changed at version {version} by {operation} from outside, so it may not be what its "
             "SELECT says.",
             steps=[f"Load it anew: velo-dagster load PATH --select {owner(table)} --full-refresh"],
+        )
+
+
+class UnreadableLog(Terminal, VeloError):
+    """A table whose log is damaged: what it holds, and up to where, nobody can tell."""
+
+    code = "T506"
+
+    def __init__(self, table: str, path: Path, why: str) -> None:
+        super().__init__(
+            f"The log of table '{table}' cannot be read: {why.strip().partition(chr(10))[0]}. Nothing was loaded.",
+            steps=[
+                f"Put back what was changed below {path / '_delta_log'}.",
+                f"Otherwise move the folder {path} away, and load table '{owner(table)}' anew from its sources.",
+            ],
         )
 
 
@@ -149,12 +171,14 @@ class Table:
         if not (self.path / "_delta_log").is_dir():
             return None
         from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
             return DeltaTable(str(self.path))
         except TableNotFoundError:
             return None
+        except DeltaError as error:
+            raise UnreadableLog(self.name, self.path, str(error)) from error
 
     def record(self, *, trusting: bool = False) -> Record | None:
         """The newest load, with the version that readers should pin; None if there was none yet.
@@ -224,13 +248,17 @@ class Table:
                 with self._token(spark, record):
                     write()
             except Exception as error:
+                made = self._made(record.load)
+                if made is not None and made.attempt == record.attempt:
+                    # What failed came after Delta's commit, such as its checkpoint: the load is made.
+                    return made
                 writing.remove_leftovers()
-                if self._maker(record.load) not in (None, record.attempt):
+                if made is not None:
                     raise Overtaken(self.name, record.load) from error
                 if before is not None and self._version() != before:
                     # Only loads take numbers, so it was maintenance: Delta does not let a commit pass it that has read
                     # the files it replaced. Whatever failed instead fails again.
-                    raise TidiedUp(self.name, record.load) from error
+                    raise TidiedUp(self.name, record.load, error) from error
                 raise
         made = self._made(record.load)
         if made is None or made.attempt != record.attempt:
@@ -285,10 +313,6 @@ class Table:
 
     def _made(self, load: int) -> Record | None:
         return next((record for record in self.history() if record.load == load), None)
-
-    def _maker(self, load: int) -> str | None:
-        made = self._made(load)
-        return made.attempt if made else None
 
     def snapshot(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         """All rows at a version, else at the newest, hidden columns included."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import output
-from velo_dagster.engine.refresh.rows import mapped
+from velo_dagster.engine.nested import JSON_TEXT
+from velo_dagster.engine.refresh.rows import mapped, reads_text
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ def append(work: Work) -> Write:
     (only,) = work.inputs
     if work.restart:
         return replace_all(work, _output(work, only.snapshot(work.spark)), work.restart)
-    changes = only.changes(work.spark)
+    if reads_text(work.plan.statement, only.snapshot(work.spark)):
+        return replace_all(work, _output(work, only.snapshot(work.spark)), JSON_TEXT)
+    changes = only.changes(work.spark, work.keep)
     obstacle = changes.obstacle or (changes.removed and f"rows of {only.table.name} were changed or removed") or ""
     if changes.rows is None or obstacle:
         return replace_all(work, _output(work, only.snapshot(work.spark)), obstacle)

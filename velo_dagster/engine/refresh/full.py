@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import check_unique, orderable, output
+from velo_dagster.engine.event_time import kept_inputs, kept_results, late_rows, shown, times_of
 from velo_dagster.engine.failures import run_sql
+from velo_dagster.engine.floats import exact_calls
 from velo_dagster.engine.inputs import visible
+from velo_dagster.engine.missing import filled
+from velo_dagster.engine.nested import nested
+from velo_dagster.engine.refresh.differences import holds_just, write_nothing
+from velo_dagster.engine.refresh.rows import mapped, winners
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
-from velo_dagster.plan.project import PlannedInput
+from velo_dagster.engine.scale import size_of
 from velo_dagster.sources.contract import ID
-from velo_dagster.sql.names import quote
-from velo_dagster.sql.spark import Ties, has_ties, spark_select, system_columns
+from velo_dagster.sql.names import SOURCE_COLUMNS, quote
+from velo_dagster.sql.path_values import Nested
+from velo_dagster.sql.rows import why_not_by_row
+from velo_dagster.sql.spark import Edits, Ties, has_ties, spark_select, system_columns
 from velo_dagster.sql.statements import Query
 from velo_dagster.sql.validate import unordered_functions
 
@@ -22,40 +29,96 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+LITTLE = 8 * 2**20
+"""So many bytes of a table are compared with its rows as they should be: where they are the same, nothing is written,
+and nothing that reads the table is loaded."""
 OPEN = "; rows that an order leaves equal are not told apart"
 OPEN_WITHIN = "; rows that an order in a subquery leaves equal are not told apart"
 
 
+@dataclass(frozen=True)
+class Selected:
+    """The statement's SELECT over the inputs as they are now: its rows, the text that Spark got, and by input the view
+    that it reads. `remark`: where rows that an order leaves equal could not be told apart."""
+
+    frame: DataFrame
+    text: str
+    views: Mapping[str, str]
+    remark: str = ""
+
+
 def full(work: Work, reason: str) -> Write:
-    frame, remark = selected(work)
-    rows = output(frame, work.plan.statement)
+    statement = work.plan.statement
+    if why_not_by_row(statement) is None:
+        frame, remark = _kept_by_row(work), ""
+    else:
+        chosen = selected(work)
+        frame, remark = chosen.frame, chosen.remark
+    rows = output(frame, statement)
+    late = late_rows(work)
+    if not work.restart and size_of([work.target]).bytes < LITTLE:
+        rows = work.keep(rows)
+        if holds_just(work, rows):
+            return replace(write_nothing(work, "compare", 0), late=late)
     check_unique(rows, work.plan)
-    return replace_all(work, rows, reason + remark)
+    return replace(replace_all(work, rows, reason + remark), late=late)
 
 
-def selected(work: Work) -> tuple[DataFrame, str]:
-    """The statement's SELECT over the inputs as they are now, rows that its order leaves equal told apart.
+def _kept_by_row(work: Work) -> DataFrame:
+    """A row-by-row SELECT is recomputed for its retention only: per key the last row counts, if it is young enough."""
+    (only,) = work.inputs
+    statement, snapshot = work.plan.statement, only.snapshot(work.spark)
+    rows = winners(work.spark, statement, snapshot) if statement.keys else snapshot
+    return mapped(work.spark, statement, kept_inputs(work.plan, rows, snapshot))
 
-    Beside it: where that could not be done.
-    """
+
+def selected(work: Work) -> Selected:
+    """The SELECT over the inputs as they are now, rows that its order leaves equal told apart."""
     query, spark = work.plan.statement.query, work.spark
     ordered = any(unordered_functions(query))
+    unasked = [name for name in SOURCE_COLUMNS if name not in system_columns(query)]
+    delivered = {one.name: one.snapshot(spark) for one in work.inputs}
+    counted, times = shown(work.plan, delivered, times_of(work.plan, delivered))
     views: dict[str, str] = {}
     frames: dict[str, DataFrame] = {}
-    for number, one in enumerate(work.inputs):
-        views[one.name] = f"velo_input_{number}"
-        frames[one.name] = visible(in_source_order(one.snapshot(spark)) if ordered else one.snapshot(spark))
-        frames[one.name].createOrReplaceTempView(views[one.name])
+    for number, planned in enumerate(work.plan.inputs):
+        name, rows = planned.name, counted[planned.name]
+        views[name] = f"velo_input_{number}"
+        ours = [column for column in unasked if column in planned.system_columns]
+        frames[name] = visible(in_source_order(rows) if ordered else rows).drop(*ours)
+        frames[name].createOrReplaceTempView(views[name])
     columns = {name: frame.columns for name, frame in frames.items()}
-    times = {one.name: _time_field(one) for one in work.plan.inputs if "event.time.field" in one.properties}
 
-    def rendered(ties: Ties | None) -> str:
-        return spark_select(query, views, (), columns=columns, event_times=times, ties=ties)
+    def told(known: Nested, ties: Ties | None = None, floats: Edits | None = None) -> str:
+        asked = {"columns": columns, "event_times": times, "filled": filled(work.inputs)}
+        return spark_select(query, views, (), **asked, ties=ties, nested=known, floats=floats)
 
-    result = run_sql(spark, rendered(None), query)
+    known = nested(spark, frames, told)
+
+    def rendered(ties: Ties | None = None, floats: Edits | None = None) -> str:
+        return told(known, ties, floats)
+
+    text = rendered()
+    result = run_sql(spark, text, query)
+    names = result.columns
+    exact = exact_calls(spark, query, lambda floats: rendered(floats=floats), wide=work.wide)
+    if exact is not None:
+        text = rendered(floats=exact)
+        result = spark.sql(text)
+
+    def found(frame: DataFrame, text: str, remark: str = "") -> Selected:
+        # Spark names a column that has no name after its expression, and that may be a rewritten one.
+        named = frame.toDF(*names) if exact is not None else frame
+        return Selected(kept_results(work.plan, named, delivered), text, views, remark)
+
     if not has_ties(query):
-        return result, ""
-    return _without_ties(spark, rendered, _ties(query, result, frames)) or (result, OPEN)
+        return found(result, text)
+    for ties, remark in _tried(_ties(query, result, frames)):
+        broken = rendered(ties, exact)
+        frame = understood(spark, broken)
+        if frame is not None:
+            return found(frame, broken, remark)
+    return found(result, text, OPEN)
 
 
 def _ties(query: Query, result: DataFrame, frames: Mapping[str, DataFrame]) -> Ties:
@@ -64,21 +127,21 @@ def _ties(query: Query, result: DataFrame, frames: Mapping[str, DataFrame]) -> T
     return Ties(positions, inputs, {name: frame.columns for name, frame in frames.items()}, system_columns(query))
 
 
-def _without_ties(spark: SparkSession, rendered: Callable[[Ties], str], ties: Ties) -> tuple[DataFrame, str] | None:
-    """None if Spark takes the statement only as it is written.
+def _tried(ties: Ties) -> Sequence[tuple[Ties, str]]:
+    """Only Spark knows the types of a subquery's columns: where it refuses to sort by one, they are left alone."""
+    return (ties, ""), (replace(ties, inner=False), OPEN_WITHIN)
 
-    Only Spark knows the types of a subquery's columns: where it refuses to sort by one, they are left alone.
-    """
+
+def understood(spark: SparkSession, text: str) -> DataFrame | None:
+    """None if Spark does not take the statement so."""
     from pyspark.errors import AnalysisException
 
-    for one, remark in ((ties, ""), (replace(ties, inner=False), OPEN_WITHIN)):
-        try:
-            frame = spark.sql(rendered(one))
-            frame.schema  # noqa: B018 - over Spark Connect, a query is looked at only when something is asked of it
-            return frame, remark
-        except AnalysisException:
-            continue
-    return None
+    try:
+        frame = spark.sql(text)
+        frame.schema  # noqa: B018 - over Spark Connect, a query is looked at only when something is asked of it
+    except AnalysisException:
+        return None
+    return frame
 
 
 def in_source_order(rows: DataFrame) -> DataFrame:
@@ -90,8 +153,3 @@ def in_source_order(rows: DataFrame) -> DataFrame:
 
 def _orderable(frame: DataFrame) -> list[str]:
     return [field.name for field in frame.schema if orderable(field.dataType)]
-
-
-def _time_field(planned: PlannedInput) -> str:
-    _, properties = planned.resolve(os.environ)
-    return properties["event.time.field"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import output
-from velo_dagster.engine.refresh.rows import key_name, keys_of, mapped, winners, with_keys
+from velo_dagster.engine.nested import JSON_TEXT
+from velo_dagster.engine.refresh.rows import has_misfits, key_name, keys_of, mapped, reads_text, winners, with_keys
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
 from velo_dagster.sql.names import quote
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOUND = "_velo_found"
+MISFITS = "a key that came or went does not fit its declared type"
 
 
 def merge(work: Work) -> Write:
@@ -25,10 +27,15 @@ def merge(work: Work) -> Write:
     snapshot = only.snapshot(spark)
     if work.restart:
         return replace_all(work, _output(work, snapshot), work.restart)
-    changes = only.changes(spark)
+    if reads_text(statement, snapshot):
+        return replace_all(work, _output(work, snapshot), JSON_TEXT)
+    changes = only.changes(spark, work.keep)
     if changes.rows is None:
         return replace_all(work, _output(work, snapshot), changes.obstacle)
-    touched = keys_of(spark, statement, changes.rows).cache()
+    if has_misfits(spark, statement, changes.rows):
+        # It may have gone again meanwhile. If it has not, the SELECT over all rows refuses it.
+        return replace_all(work, _output(work, snapshot), MISFITS)
+    touched = work.keep(keys_of(spark, statement, changes.rows))
     rows = _output(work, with_keys(spark, statement, snapshot, touched))
     if _types(rows) != _types(work.target.snapshot(spark)):
         return replace_all(work, _output(work, snapshot), "the columns changed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.inputs import TableInput, visible
@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 
 
 COLUMNS_MOVED = "the order of columns changed"
+SMALL = 64 * 2**20
+"""So many bytes of files, table and inputs together, are computed whole as fast as in parts."""
 
 
 @dataclass(frozen=True)
 class Work:
     """One refresh of one table: its plan, where it goes, its inputs from their old to their new position.
 
-    `restart` says why nothing that was committed before may be built upon; empty if it may.
+    `restart` says why nothing that was committed before may be built upon; empty if it may. `once`: rows that were
+    committed stay as they are, and only new rows of the driving input are joined. `small`: below so many bytes the
+    table is computed whole, even if it could be computed in parts. `wide`: float aggregates are to take every number
+    there is (`engine.floats.in_either_form`).
     """
 
     plan: TablePlan
@@ -29,16 +34,33 @@ class Work:
     inputs: Sequence[TableInput]
     spark: SparkSession
     restart: str
+    once: bool = False
+    small: int = SMALL
+    wide: bool = False
+    _kept: list[DataFrame] = field(default_factory=list, compare=False)
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Keep the frame in memory until `release`: what is computed from it several times is read once."""
+        self._kept.append(frame.cache())
+        return self._kept[-1]
+
+    def release(self) -> None:
+        """Spark's memory is shared by all sessions: what one load leaves there, the next would have to do without."""
+        while self._kept:
+            self._kept.pop().unpersist()
 
 
 @dataclass(frozen=True)
 class Write:
-    """One commit, ready to be made, and how it came about."""
+    """One commit, ready to be made, and how it came about. `late`: the rows that it rejects because they are late."""
 
     method: str
     reason: str
     run: Callable[[], object]
     rows_read: int = 0
+    late: DataFrame | None = None
+    filled: int = 0
+    """Rows of this commit that have made-up columns of missing references."""
 
 
 def columns_moved(work: Work, rows: DataFrame) -> bool:

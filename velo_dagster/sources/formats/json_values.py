@@ -44,14 +44,24 @@ def decode(text: str) -> dict[str, Any]:
     >>> decode('{"a": 1.10, "a": 1.20}')
     {'a': '1.20'}
     """
+    value = decode_value(text)
+    if not isinstance(value, dict):
+        raise NotARecord(f"an object is expected, not {_name(value)}")
+    return value
+
+
+def decode_value(text: str) -> Any:
+    """The value that a text holds, of whatever kind.
+
+    >>> decode_value("[1.10, null]")
+    ['1.10', None]
+    """
     try:
         value = _decoder.decode(text)
     except json.JSONDecodeError as error:
         raise NotARecord(f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}") from None
     except RecursionError:
         raise NotARecord(_TOO_DEEP) from None
-    if not isinstance(value, dict):
-        raise NotARecord(f"an object is expected, not {_name(value)}")
     if text.count("{") + text.count("[") > MOST_DEPTH and _depth(value) > MOST_DEPTH:
         raise NotARecord(_TOO_DEEP)
     if "\\u" in text and _has_half_pair(value):

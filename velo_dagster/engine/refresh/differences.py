@@ -1,0 +1,163 @@
+"""Write what is different between rows as they should be and rows as the table holds them, in one commit.
+
+Tables are bags: equal rows may be there several times, and deleting one of them by its value deletes all. So rows are
+counted; where the counts differ, all copies go, and as many come as there should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from velo_dagster.engine.columns import check_unique, orderable
+from velo_dagster.engine.refresh.few import only_keys
+from velo_dagster.engine.refresh.work import Work, Write
+from velo_dagster.sql.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OP = "_velo_op"
+SIDE = "_velo_side"
+REASON = "parts of it that changed"
+
+
+@dataclass(frozen=True)
+class How:
+    """By which method it is known what rows there should be."""
+
+    method: str = "groups"
+    reason: str = REASON
+
+
+def write_differences(
+    work: Work,
+    *,
+    rows: DataFrame,
+    held: DataFrame,
+    keys: Sequence[str],
+    unique: bool,
+    rows_read: int,
+    how: How = How(),  # noqa: B008 - it is frozen
+) -> Write:
+    """`rows` and `held` are all rows of some parts, which `keys` tell apart; `unique`: a part is one row."""
+    rows.createOrReplaceTempView("velo_should")
+    held.createOrReplaceTempView("velo_held")
+    if unique:
+        changes, on = _of_single_rows(rows, keys), keys
+    elif all(orderable(one.dataType) for one in rows.schema):
+        changes, on = _of_bags(rows), rows.columns
+    else:
+        changes, on = _of_whole_parts(rows, keys), keys
+    found = work.keep(work.spark.sql(changes))
+    if found.isEmpty():
+        return write_nothing(work, how.method, rows_read)
+    if not unique or {key.casefold() for key in work.plan.refresh.keys} != {name.casefold() for name in on}:
+        _check_key(work, found, on)
+    found.createOrReplaceTempView("velo_changes")
+    known = only_keys(found, keys, "t")
+    return Write(how.method, how.reason, lambda: work.spark.sql(_merge(work, rows.columns, on, known)), rows_read)
+
+
+def holds_just(work: Work, rows: DataFrame) -> bool:
+    """Whether the table holds these rows, as often, in these columns. Rows that can't be compared never are it."""
+    from pyspark.sql import functions as f
+
+    held = work.target.snapshot(work.spark)
+    if types(rows) != types(held) or not all(orderable(one.dataType) for one in rows.schema):
+        return False
+    both = rows.withColumn(SIDE, f.lit(1)).union(held.withColumn(SIDE, f.lit(-1)))
+    counted = both.groupBy(*(quote(name) for name in rows.columns)).agg(f.sum(SIDE).alias(SIDE))
+    return counted.where(f"{SIDE} <> 0").isEmpty()
+
+
+def types(frame: DataFrame) -> Sequence[tuple[str, str]]:
+    return [(one.name, one.dataType.simpleString()) for one in frame.schema]
+
+
+def _of_single_rows(rows: DataFrame, keys: Sequence[str]) -> str:
+    match = " AND ".join(f"n.{quote(key)} <=> h.{quote(key)}" for key in keys)
+    same = " AND ".join(_same(one.name, orderable(one.dataType)) for one in rows.schema)
+    new = ", ".join(f"n.{quote(name)}" for name in rows.columns)
+    gone = ", ".join(f"h.{quote(name)}" for name in rows.columns)
+    return (
+        f"SELECT CASE WHEN h._velo_there IS NULL THEN 'i' ELSE 'u' END AS {OP}, {new} "
+        f"FROM velo_should n LEFT JOIN (SELECT *, true AS _velo_there FROM velo_held) h ON {match} "
+        f"WHERE h._velo_there IS NULL OR NOT ({same}) UNION ALL "
+        f"SELECT 'd' AS {OP}, {gone} FROM velo_held h LEFT ANTI JOIN velo_should n ON {match}"
+    )
+
+
+def _same(name: str, comparable: bool) -> str:
+    """Maps can't be compared: such a row is written."""
+    return f"n.{quote(name)} <=> h.{quote(name)}" if comparable else "false"
+
+
+def _of_bags(rows: DataFrame) -> str:
+    names = ", ".join(quote(name) for name in rows.columns)
+    counted = (
+        f"SELECT {names}, count(*) - sum(_velo_new) AS _velo_had, sum(_velo_new) AS _velo_has FROM ("
+        f"SELECT {names}, 1 AS _velo_new FROM velo_should UNION ALL SELECT {names}, 0 FROM velo_held) GROUP BY {names}"
+    )
+    return (
+        f"SELECT {OP}, {names} FROM ({counted}) LATERAL VIEW explode(concat("
+        "if(_velo_had > 0, array('d'), array()), array_repeat('i', CAST(_velo_has AS INT)))) o AS "
+        f"{OP} WHERE _velo_had <> _velo_has"
+    )
+
+
+def _of_whole_parts(rows: DataFrame, keys: Sequence[str]) -> str:
+    """Where rows can't be compared: all of a part goes, and comes again."""
+    names = ", ".join(quote(name) for name in rows.columns)
+    gone = ", ".join(
+        quote(name) if name in keys else f"CAST(NULL AS {rows.schema[name].dataType.simpleString()}) AS {quote(name)}"
+        for name in rows.columns
+    )
+    listed = ", ".join(quote(key) for key in keys)
+    return (
+        f"SELECT 'i' AS {OP}, {names} FROM velo_should UNION ALL "
+        f"SELECT 'd' AS {OP}, {gone} FROM (SELECT DISTINCT {listed} FROM velo_held)"
+    )
+
+
+def _merge(work: Work, names: Sequence[str], on: Sequence[str], known: str) -> str:
+    """`known`: what is known of all rows that go or change, so that Delta can pass over files without them."""
+    match = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in on)
+    sets = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in names)
+    listed = ", ".join(quote(name) for name in names)
+    values = ", ".join(f"s.{quote(name)}" for name in names)
+    return (
+        f"MERGE INTO delta.`{work.target.path}` t USING velo_changes s ON {known} AND s.{OP} <> 'i' AND {match} "
+        f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE WHEN MATCHED THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND s.{OP} = 'i' THEN INSERT ({listed}) VALUES ({values})"
+    )
+
+
+def write_nothing(work: Work, method: str, rows_read: int) -> Write:
+    """A commit that says only up to where the inputs were read."""
+
+    def run() -> None:
+        empty = work.target.snapshot(work.spark).where("false")
+        empty.write.format("delta").mode("append").save(str(work.target.path))
+
+    return Write(method, "nothing in it changed", run, rows_read)
+
+
+def _check_key(work: Work, changes: DataFrame, on: Sequence[str]) -> None:
+    """A key that several rows would share fails the load: rows that come, and rows that stay."""
+    keys = work.plan.refresh.keys
+    if not keys:
+        return
+    listed = ", ".join(quote(key) for key in keys)
+    changes.createOrReplaceTempView("velo_changes")
+    work.target.snapshot(work.spark).createOrReplaceTempView("velo_target")
+    same_key = " AND ".join(f"t.{quote(key)} <=> c.{quote(key)}" for key in keys)
+    same_row = " AND ".join(f"t.{quote(name)} <=> g.{quote(name)}" for name in on)
+    after = work.spark.sql(
+        f"SELECT {listed} FROM velo_changes WHERE {OP} <> 'd' UNION ALL "
+        f"SELECT {listed} FROM velo_target t "
+        f"LEFT SEMI JOIN (SELECT {listed} FROM velo_changes WHERE {OP} <> 'd') c ON {same_key} "
+        f"LEFT ANTI JOIN (SELECT * FROM velo_changes WHERE {OP} <> 'i') g ON {same_row}"
+    )
+    check_unique(after, work.plan)
