@@ -11,14 +11,21 @@ import pytest
 from tests.harness import Play
 from velo_dagster.engine.session import EmbeddedEngine
 
-# Tests run many small queries once each, in JVMs that live for minutes: compiling them well costs more than it gives.
-# Commands that tests start inherit this. It changes how fast the JVM is, and nothing that Spark does.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC")
+# How fast a JVM is, and nothing that Spark does. The one that all tests of a process share lives for half an hour and
+# runs all kinds of queries; it needs room for what it compiles. Commands that tests start inherit the other settings:
+# they end before compiling their code well would give back what it costs.
+LONG = "-XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
+SHORT = f"{LONG} -XX:TieredStopAtLevel=1"
+os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT)
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[EmbeddedEngine]:
     engine = EmbeddedEngine({"spark.sql.shuffle.partitions": "2"})
+    given = os.environ["JDK_JAVA_OPTIONS"]
+    os.environ["JDK_JAVA_OPTIONS"] = LONG if given == SHORT else given
+    with engine.session():
+        os.environ["JDK_JAVA_OPTIONS"] = given
     yield engine
     engine.stop()
 

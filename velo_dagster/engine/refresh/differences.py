@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OP = "_velo_op"
-SIDE = "_velo_side"
 REASON = "parts of it that changed"
 
 
@@ -58,18 +57,6 @@ def write_differences(
     found.createOrReplaceTempView("velo_changes")
     known = only_keys(found, keys, "t")
     return Write(how.method, how.reason, lambda: work.spark.sql(_merge(work, rows.columns, on, known)), rows_read)
-
-
-def holds_just(work: Work, rows: DataFrame) -> bool:
-    """Whether the table holds these rows, as often, in these columns. Rows that can't be compared never are it."""
-    from pyspark.sql import functions as f
-
-    held = work.target.snapshot(work.spark)
-    if types(rows) != types(held) or not all(orderable(one.dataType) for one in rows.schema):
-        return False
-    both = rows.withColumn(SIDE, f.lit(1)).union(held.withColumn(SIDE, f.lit(-1)))
-    counted = both.groupBy(*(quote(name) for name in rows.columns)).agg(f.sum(SIDE).alias(SIDE))
-    return counted.where(f"{SIDE} <> 0").isEmpty()
 
 
 def types(frame: DataFrame) -> Sequence[tuple[str, str]]:

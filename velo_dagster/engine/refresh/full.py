@@ -13,8 +13,8 @@ from velo_dagster.engine.floats import exact_calls
 from velo_dagster.engine.inputs import visible
 from velo_dagster.engine.missing import filled
 from velo_dagster.engine.nested import nested
-from velo_dagster.engine.refresh.differences import holds_just, write_nothing
 from velo_dagster.engine.refresh.rows import mapped, winners
+from velo_dagster.engine.refresh.whole import replace_unless_same
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.engine.scale import size_of
 from velo_dagster.sources.contract import ID
@@ -57,9 +57,7 @@ def full(work: Work, reason: str) -> Write:
     rows = output(frame, statement)
     late = late_rows(work)
     if not work.restart and size_of([work.target]).bytes < LITTLE:
-        rows = work.keep(rows)
-        if holds_just(work, rows):
-            return replace(write_nothing(work, "compare", 0), late=late)
+        return replace(replace_unless_same(work, rows, "compare", reason + remark), late=late)
     check_unique(rows, work.plan)
     return replace(replace_all(work, rows, reason + remark), late=late)
 

@@ -14,9 +14,10 @@ from velo_dagster.engine.floats import is_beyond
 from velo_dagster.engine.inputs import Changes, first_line, gone_for_good
 from velo_dagster.engine.refresh.added import added, together
 from velo_dagster.engine.refresh.apart import UNSURE, Apart, marked, take_apart
-from velo_dagster.engine.refresh.differences import How, holds_just, types, write_differences, write_nothing
+from velo_dagster.engine.refresh.differences import How, types, write_differences
 from velo_dagster.engine.refresh.few import FEW, only_keys
 from velo_dagster.engine.refresh.full import full, selected, understood
+from velo_dagster.engine.refresh.whole import replace_unless_same
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
 from velo_dagster.engine.scale import size_of
 from velo_dagster.plan.deltas import Parts
@@ -146,13 +147,9 @@ def _by_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def _small(work: Work) -> Write:
-    """All of it; but where the table holds just that, nothing is written, and nothing that reads it is loaded."""
     chosen = selected(work)
-    rows = work.keep(output(chosen.frame, work.plan.statement))
-    if holds_just(work, rows):
-        return write_nothing(work, "groups", 0)
-    check_unique(rows, work.plan)
-    return replace_all(work, rows, SMALL_ENOUGH + chosen.remark)
+    rows = output(chosen.frame, work.plan.statement)
+    return replace_unless_same(work, rows, "groups", SMALL_ENOUGH + chosen.remark)
 
 
 def _make_views(work: Work, apart: Apart, changes: dict[str, Changes]) -> None:
