@@ -48,10 +48,14 @@ def _fetched(work: Work, rows: DataFrame, held: OpenTable) -> tuple[DataFrame, b
     found = rows.limit(FEW + 1).toArrow()
     if found.num_rows > FEW:
         return rows, False
-    same = types(rows) == types(work.target.snapshot(work.spark)) and counted(found) == counted(
-        held.to_arrow(rows.columns)
-    )
-    return work.spark.createDataFrame(found, schema=rows.schema), same
+    made = work.spark.createDataFrame(found, schema=rows.schema)
+    if types(rows) != types(work.target.snapshot(work.spark)):
+        return made, False
+    try:
+        return made, counted(found) == counted(held.to_arrow(rows.columns))
+    except UnicodeDecodeError:
+        # Bytes that were cast to text and are none: they are written again.
+        return made, False
 
 
 def _holds_just(work: Work, rows: DataFrame) -> bool:
