@@ -4,10 +4,8 @@ What was delivered is what the table's positions say: that, and not what the sou
 in one go, into a folder of its own, and both are compared: columns, types, and rows as multisets. Where a source no
 longer has what it delivered, and no landing keeps it, nobody can tell.
 
-Values are compared exactly, but for DOUBLE and FLOAT columns of a SELECT that combines rows: sums of floats depend on
-the order of adding. Two such values are the same if they differ by no more than 1e-9 of the greater of them; or, since
-terms that cancel out leave only what was rounded off, by no more than 1e-12 of the greatest magnitude in the column,
-or in the columns with a point (DOUBLE, FLOAT, DECIMAL) of what the SELECT reads.
+Values are compared exactly, but for the sign of a zero: sums of floats do not depend on the order of rows here
+(`engine.floats`).
 """
 
 from __future__ import annotations
@@ -36,20 +34,14 @@ from velo_dagster.plan.project import PlannedInput, TablePlan
 from velo_dagster.plan.references import missing_of
 from velo_dagster.sources.contract import Position, Source
 from velo_dagster.sources.errors import SourceError
-from velo_dagster.sql.functions import AGGREGATES
 from velo_dagster.sql.names import quote
-from velo_dagster.sql.validate import called
 from velo_dagster.store.record import Record
-from velo_dagster.store.table import HIDDEN, Table, Warehouse
+from velo_dagster.store.table import Table, Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 EXAMPLES = 3
-ROUNDED = 1e-9
-CANCELLED = 1e-12
-PLACE = "_velo_place"
 FOLDER = "_velo_check_"
 
 
@@ -86,7 +78,7 @@ def compare_with_reload(loader: Loader, plan: TablePlan, session: Session, sampl
         raise CannotTell(f"exempt by choice ({'; '.join(exemptions(plan, record))})")
     with _scratch(loader.warehouse) as scratch:
         try:
-            inputs = _reload(loader, plan, record, session, scratch)
+            _reload(loader, plan, record, session, scratch)
         except SourceError as error:
             # It is no longer what was delivered: rewritten, cut, taken away.
             raise CannotTell(first_line(error).removesuffix(".")) from error
@@ -95,8 +87,7 @@ def compare_with_reload(loader: Loader, plan: TablePlan, session: Session, sampl
         if _columns(held) != _columns(made):
             told = f"its columns are {_columns(held)}, a full reload gives {_columns(made)}"
             return Comparison(held.count(), held.count(), made.count(), (told,), same_columns=False)
-        floats = Floats(_rounded_columns(plan, held), [one.snapshot(session.spark) for one in inputs])
-        return _compare(held, made, plan.refresh.keys, sample, floats)
+        return _compare(held, made, plan.refresh.keys, sample)
 
 
 def _columns(frame: DataFrame) -> str:
@@ -113,10 +104,8 @@ def _scratch(warehouse: Warehouse) -> Iterator[Warehouse]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _reload(
-    loader: Loader, plan: TablePlan, record: Record, session: Session, scratch: Warehouse
-) -> Sequence[TableInput]:
-    """Load what the record says into the scratch warehouse; what was read, where that was tables or landings."""
+def _reload(loader: Loader, plan: TablePlan, record: Record, session: Session, scratch: Warehouse) -> None:
+    """Load what the record says into the scratch warehouse."""
     load = TableLoad(loader, plan, session, LoadOptions(), [])
     position = position_of(record)
     if position is not None:
@@ -126,11 +115,10 @@ def _reload(
             raise CannotTell(f"{job.source.label} no longer has {', '.join(lost[:EXAMPLES])}")
         _pin(job.source, position)
         job.run(session, LoadOptions())
-        return ()
+        return
     inputs = [_at(loader.warehouse, one, record.positions) for one in plan.inputs]
     work = Work(plan, scratch.table(plan.name), inputs, session.spark, "a reload to compare with")
     in_either_form(lambda wide: load.write(replace(work, wide=wide)).run())
-    return inputs
 
 
 def _pin(source: Source, position: Position) -> None:
@@ -154,13 +142,11 @@ def _at(warehouse: Warehouse, planned: PlannedInput, positions: Mapping[str, Any
     return TableInput(name, table, position["load"], position["version"], position["id"], None)
 
 
-def _compare(held: DataFrame, made: DataFrame, keys: tuple[str, ...], sample: int | None, floats: Floats) -> Comparison:
+def _compare(held: DataFrame, made: DataFrame, keys: tuple[str, ...], sample: int | None) -> Comparison:
     one, other = comparable_rows(held), comparable_rows(made)
     if sample is not None and keys:
         one, other = _sampled(one, other, keys, sample)
     extra, missing = one.exceptAll(other), other.exceptAll(one)
-    if floats.columns:
-        extra, missing = floats.apart(extra.cache(), missing.cache())
     examples = [f"too many: {row.asDict()}" for row in extra.limit(EXAMPLES).collect()]
     examples += [f"missing: {row.asDict()}" for row in missing.limit(EXAMPLES).collect()]
     return Comparison(one.count(), extra.count(), missing.count(), tuple(examples))
@@ -179,78 +165,3 @@ def _sampled(one: DataFrame, other: DataFrame, keys: Sequence[str], count: int) 
         return side.join(chosen, reduce(and_, match), "left_semi")
 
     return within(one), within(other)
-
-
-def _rounded_columns(plan: TablePlan, frame: DataFrame) -> tuple[str, ...]:
-    """Columns whose values may depend on the order of adding; none where values are only copied from row to row."""
-    from pyspark.sql.types import DoubleType, FloatType
-
-    by_row = plan.refresh.method in ("append", "merge")
-    if by_row or AGGREGATES.isdisjoint(name for _, name in called(plan.statement.query)):
-        return ()
-    return tuple(field.name for field in frame.schema if isinstance(field.dataType, DoubleType | FloatType))
-
-
-@dataclass(frozen=True)
-class Floats:
-    """Columns in which values may differ by what adding in another order rounds off, and what they were made of."""
-
-    columns: Sequence[str]
-    inputs: Sequence[DataFrame]
-
-    def apart(self, extra: DataFrame, missing: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Those rows of either side that have no partner on the other which differs by rounding alone.
-
-        Rows that agree in all other columns are paired in the order of their floats.
-        """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as f
-
-        exact = [name for name in extra.columns if name not in self.columns]
-        order = Window.partitionBy(*(f.col(quote(name)) for name in exact)).orderBy(
-            *(f.col(quote(name)) for name in self.columns)
-        )
-        one, other = (side.withColumn(PLACE, f.row_number().over(order)) for side in (extra, missing))
-        names = {name: f"{HIDDEN}other_{n}" for n, name in enumerate(one.columns)}
-        limits = self._limits(extra, missing)
-
-        def unpaired(left: DataFrame, right: DataFrame) -> DataFrame:
-            right = right.toDF(*names.values())
-            same = [left[quote(name)].eqNullSafe(right[names[name]]) for name in (*exact, PLACE)]
-            near = [_near(left[quote(name)], right[names[name]], limits[name]) for name in self.columns]
-            return left.join(right, reduce(and_, [*same, *near]), "left_anti").drop(PLACE)
-
-        return unpaired(one, other), unpaired(other, one)
-
-    def _limits(self, extra: DataFrame, missing: DataFrame) -> Mapping[str, float]:
-        """By how much values of each column may differ, however small they are."""
-        read = max((_magnitude(frame, _with_point(frame)) for frame in self.inputs), default=0.0)
-        return {
-            name: CANCELLED * max(read, _magnitude(extra, [name]), _magnitude(missing, [name])) for name in self.columns
-        }
-
-
-def _near(one: SparkColumn, other: SparkColumn, limit: float) -> SparkColumn:
-    """NaN and the infinities are only what they are."""
-    from pyspark.sql import functions as f
-
-    greater = f.greatest(f.abs(one), f.abs(other))
-    close = f.abs(one - other) <= f.greatest(greater * ROUNDED, f.lit(limit))
-    return one.eqNullSafe(other) | ((greater < f.lit(float("inf"))) & close)
-
-
-def _with_point(frame: DataFrame) -> list[str]:
-    from pyspark.sql.types import DecimalType, DoubleType, FloatType
-
-    return [one.name for one in frame.schema if isinstance(one.dataType, DecimalType | DoubleType | FloatType)]
-
-
-def _magnitude(frame: DataFrame, names: Sequence[str]) -> float:
-    """The greatest finite magnitude in these columns."""
-    from pyspark.sql import functions as f
-
-    if not names:
-        return 0.0
-    sizes = (f.abs(f.col(quote(name)).cast("double")) for name in names)
-    finite = [f.max(f.when(size < f.lit(float("inf")), size)) for size in sizes]
-    return max((found for found in frame.agg(*finite).collect()[0] if found is not None), default=0.0)
