@@ -13,7 +13,7 @@ import pyarrow as pa
 from velo_dagster.engine.errors import DuplicateKey, InexactCast
 from velo_dagster.plan.project import TablePlan
 from velo_dagster.sources.formats.convert import convert
-from velo_dagster.sources.formats.ddl import to_arrow
+from velo_dagster.sources.formats.ddl import struct_ddl, to_arrow
 from velo_dagster.sql.names import quote, sanitise_all
 from velo_dagster.sql.statements import Column, CreateTableAs
 from velo_dagster.store.table import HIDDEN
@@ -89,6 +89,40 @@ def orderable(type_: DataType) -> bool:
     if isinstance(type_, StructType):
         return all(orderable(one.dataType) for one in type_)
     return not isinstance(type_, MapType | VariantType)
+
+
+def type_text(type_: DataType) -> str:
+    """The type as SQL takes it: names inside of it in quotes where they need them."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type_, ArrayType):
+        return f"ARRAY<{type_text(type_.elementType)}>"
+    if isinstance(type_, MapType):
+        return f"MAP<{type_text(type_.keyType)}, {type_text(type_.valueType)}>"
+    if isinstance(type_, StructType):
+        return struct_ddl((one.name, type_text(one.dataType)) for one in type_)
+    return type_.simpleString()
+
+
+def holds_floats(type_: DataType) -> bool:
+    """Whether it has values that are equal and not the same: 0.0 and -0.0."""
+    return any(word in type_.simpleString() for word in ("double", "float"))
+
+
+def exact_text(value: str, type_: DataType) -> str:
+    """SQL for a text that is another one for every value of a type that holds floats."""
+    from pyspark.sql.types import DoubleType, FloatType
+
+    plain = isinstance(type_, DoubleType | FloatType)
+    return f"CAST({value} AS STRING)" if plain else f"to_json(struct({value} AS x))"
+
+
+def same_value(one: str, other: str, type_: DataType) -> str:
+    """A condition that holds where two values are the same, the sign of a zero included. Maps can't be compared: no."""
+    if not orderable(type_):
+        return "false"
+    equal = f"{one} <=> {other}"
+    return f"{equal} AND {exact_text(one, type_)} <=> {exact_text(other, type_)}" if holds_floats(type_) else equal
 
 
 def comparable_rows(frame: DataFrame) -> DataFrame:
@@ -207,8 +241,9 @@ def check_unique(rows: DataFrame, plan: TablePlan) -> None:
         return
     from pyspark.sql import functions as f
 
-    doubled = rows.groupBy(*keys).agg(f.count(f.lit(1)).alias("_velo_count")).where("_velo_count > 1")
-    found = doubled.orderBy(*keys).limit(EXAMPLES).collect()
+    named = [quote(key) for key in keys]
+    doubled = rows.groupBy(*named).agg(f.count(f.lit(1)).alias("_velo_count")).where("_velo_count > 1")
+    found = doubled.orderBy(*named).limit(EXAMPLES).collect()
     if found:
         examples = [
             ", ".join(f"{key}={row[key]!r}" for key in keys) + f" has {row['_velo_count']} rows" for row in found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from velo_dagster.engine.columns import orderable
+from velo_dagster.engine.columns import exact_text, holds_floats, orderable
 from velo_dagster.sql.names import quote
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import HIDDEN, Table
@@ -113,7 +113,14 @@ class TableInput:
 
         old, new = self.old_snapshot(spark), self.snapshot(spark)
         both = new.withColumn(COPIES, f.lit(1)).unionByName(old.withColumn(COPIES, f.lit(-1)))
-        more = both.groupBy(*(quote(name) for name in new.columns)).agg(f.sum(COPIES).alias(COPIES))
+        # Of a group, Spark shows 0.0 where there is -0.0: floats are told apart by their texts.
+        floats = {
+            one.name: exact_text(quote(one.name), one.dataType) for one in new.schema if holds_floats(one.dataType)
+        }
+        grouped = both.groupBy(
+            *(f.expr(floats.get(name, quote(name))).alias(f"{HIDDEN}by_{n}") for n, name in enumerate(new.columns))
+        )
+        more = grouped.agg(f.sum(COPIES).alias(COPIES), *(f.any_value(quote(name)).alias(name) for name in new.columns))
         kind = f.when(f.col(COPIES) > 0, "insert").otherwise("delete")
         times = f.explode(f.array_repeat(kind, f.abs(f.col(COPIES)).cast("int"))).alias("_change_type")
         return more.where(f"{COPIES} <> 0").select(*(quote(name) for name in new.columns), times)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from velo_dagster.engine.columns import type_text
 from velo_dagster.engine.errors import UnknownColumns
 from velo_dagster.engine.inputs import TableInput, visible
 from velo_dagster.engine.session import Session
@@ -96,7 +97,7 @@ def _held(table: Table, session: Session) -> dict[str, str | None] | None:
     """The columns of a table that is there, if only not ready. Otherwise no Spark is needed to tell."""
     if table.opened() is None:
         return None
-    return {field.name: field.dataType.simpleString() for field in visible(table.snapshot(session.spark)).schema}
+    return {field.name: type_text(field.dataType) for field in visible(table.snapshot(session.spark)).schema}
 
 
 def _told(project: Project, table: Table, plan: TablePlan, planned: PlannedInput) -> dict[str, str | None] | None:

@@ -114,7 +114,7 @@ class Batch:
             # Over Spark Connect what is observed below SQL text is not told.
             note(f"{label}: Spark does not say how many rows were read or left out; written ones are counted.")
         if "rows" not in found:
-            return made.rows_changed, 0
+            return made.rows_written, 0
         skipped = int(found.get("bad", 0))
         if skipped:
             rows = "1 bad row was" if skipped == 1 else f"{skipped} bad rows were"

@@ -261,8 +261,13 @@ def group_keys(select: exp.Select) -> list[exp.Expr]:
     group = select.args.get("group")
     found = group.expressions if group is not None else []
     if group is not None and group.args.get("all"):
-        found = [item.unalias() for item in select.expressions if not _has_aggregate(item)]
+        found = all_groups(select)
     return [one for one in found if not _is_session(one)]
+
+
+def all_groups(select: exp.Select) -> list[exp.Expr]:
+    """What GROUP BY ALL groups by: the items without an aggregate."""
+    return [item.unalias() for item in select.expressions if not _has_aggregate(item)]
 
 
 def has_sessions(select: exp.Select) -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from velo_dagster.plan.blocks import aggregates, has_windows
+from velo_dagster.plan.blocks import aggregates, all_groups, has_windows
 from velo_dagster.plan.written import column_names
 
 
 def prepared(tree: exp.Expr) -> exp.Expr:
-    """The tree as it is taken apart: parts of WITH in their places, no order, DISTINCT by itself, subqueries of an
-    inner join's ON in WHERE. Its rows are the same. Inner queries come first: outer ones are copied with them."""
+    """The tree as it is taken apart: parts of WITH in their places, no order, GROUP BY ALL spelled out, DISTINCT by
+    itself, subqueries of an inner join's ON in WHERE. Its rows are the same. Inner queries come first: outer ones are
+    copied with them."""
     tree = _inlined(tree.copy())
     for node in list(tree.walk()):
         if isinstance(node, exp.Query) and node.args.get("order"):
             node.set("order", None)
     for select in reversed(list(tree.find_all(exp.Select))):
+        _spell_out_groups(select)
         _hoist(select)
         if select.args.get("distinct") and (aggregates(select) or has_windows(select)):
             split = _distinct_alone(select)
@@ -47,6 +49,16 @@ def _put(place: exp.Expr, name: str, part: exp.CTE) -> None:
                 this=part.this.copy(), alias=exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True))
             )
             table.replace(inner)
+
+
+def _spell_out_groups(select: exp.Select) -> None:
+    """GROUP BY ALL would group by whatever is selected beside the user's items, too."""
+    group = select.args.get("group")
+    if group is None or not group.args.get("all"):
+        return
+    # A number in GROUP BY is the place of an item.
+    keys = [one.copy() if one.find(exp.Column) else exp.cast(one.copy(), "string") for one in all_groups(select)]
+    select.set("group", exp.Group(expressions=keys))
 
 
 def _hoist(select: exp.Select) -> None:

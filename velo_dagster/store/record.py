@@ -68,6 +68,8 @@ class Record:
     """References that this load did without, and how: skip, null or default."""
     filled: int = 0
     """Rows, of all loads so far, that were joined with made-up rows of missing references, and stay so."""
+    replaced: int = 0
+    """Rows that were there before a commit that replaced all of them."""
     version: int = -1
     table_id: str = ""
     at: int = 0
@@ -78,17 +80,24 @@ class Record:
 
     @property
     def rows_changed(self) -> int:
-        """Rows this commit added, changed or removed, as Delta counted them.
+        """Rows this commit added, changed or removed, as Delta counted them; where it replaced all, those that went
+        or those that came, whichever are more.
 
         >>> Record(1, "a", "load", "increment", "merge", "", "", {}, metrics={"numTargetRowsInserted": 2,
         ...     "numTargetRowsUpdated": 1, "numTargetRowsDeleted": 0, "numOutputRows": 900}).rows_changed
         3
+        >>> Record(2, "a", "load", "increment", "full", "", "", {}, replaced=45).rows_changed
+        45
         """
         merge = [self.metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
         if any(count is not None for count in merge):
             return sum(count or 0 for count in merge)
-        written = self.metrics.get("numOutputRows", 0) - self.metrics.get("numCopiedRows", 0)
-        return written + self.metrics.get("numDeletedRows", 0)
+        return max(self.replaced, self.rows_written + self.metrics.get("numDeletedRows", 0))
+
+    @property
+    def rows_written(self) -> int:
+        """Rows this commit wrote, but for those that it only copied."""
+        return self.metrics.get("numOutputRows", 0) - self.metrics.get("numCopiedRows", 0)
 
 
 def encode(record: Record, folder: Path) -> str:

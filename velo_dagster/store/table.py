@@ -240,8 +240,18 @@ class Table:
         table = self.opened()
         return (table.transaction_version(APP) or 0) if table else 0
 
+    def row_count(self) -> int:
+        """How many rows there are, as the log tells; our own commits tell of every file."""
+        import pyarrow as pa
+
+        table = self.opened()
+        counts = pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist() if table else []
+        return sum(count or 0 for count in counts)
+
     def commit(self, spark: SparkSession, record: Record, write: Callable[[], object]) -> Record:
         """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says."""
+        if record.method == "full":
+            record = replace(record, replaced=self.row_count())
         with announced(self.path, record.attempt) as writing:
             before = self._version()
             try:

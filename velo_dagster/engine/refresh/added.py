@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import orderable, output
+from velo_dagster.engine.columns import holds_floats, orderable, output, type_text
 from velo_dagster.engine.refresh.apart import Apart
 from velo_dagster.engine.refresh.work import Work
 from velo_dagster.plan.adding import Adding, State
@@ -39,7 +39,7 @@ def together(work: Work, apart: Apart, parts: Parts, new: DataFrame, held: DataF
     new.createOrReplaceTempView("velo_added")
     held.createOrReplaceTempView("velo_held")
     past = [
-        f"CAST(NULL AS {new.schema[one].dataType.simpleString()}) AS {quote(one)}"
+        f"CAST(NULL AS {type_text(new.schema[one].dataType)}) AS {quote(one)}"
         if one in same
         else f"{quote(names[one])} AS {quote(one)}"
         for one in kept
@@ -68,7 +68,7 @@ def _grouped(column: str, state: State | None, schema: StructType, *, key: bool)
         return quote(column)
     if state is None or state.rule == "mean":
         return f"first({quote(column)}, true) AS {quote(column)}"
-    type_ = schema[column].dataType.simpleString()
+    type_ = type_text(schema[column].dataType)
     return f"CAST({state.rule}({quote(column)}) AS {type_}) AS {quote(column)}"
 
 
@@ -103,12 +103,8 @@ def _fits(type_: DataType, state: State) -> bool:
         return isinstance(type_, DecimalType)
     if state.rule == "sum":
         return isinstance(type_, LongType | DecimalType) or (state.floats and isinstance(type_, DoubleType))
-    return orderable(type_) and not _holds_floats(type_)
-
-
-def _holds_floats(type_: DataType) -> bool:
-    """Of -0.0 and 0.0, which are equal, MIN and MAX take the one that they meet first."""
-    return any(word in type_.simpleString() for word in ("double", "float"))
+    # Of -0.0 and 0.0, which are equal, MIN and MAX take the one that they meet first.
+    return orderable(type_) and not holds_floats(type_)
 
 
 def _listed(names: Sequence[str]) -> str:

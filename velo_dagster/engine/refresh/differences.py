@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import check_unique, orderable
+from velo_dagster.engine.columns import check_unique, exact_text, holds_floats, orderable, same_value, type_text
 from velo_dagster.engine.refresh.few import only_keys
 from velo_dagster.engine.refresh.work import Work, Write
 from velo_dagster.sql.names import quote
@@ -56,7 +56,7 @@ def write_differences(
         _check_key(work, found, on)
     found.createOrReplaceTempView("velo_changes")
     known = only_keys(found, keys, "t")
-    return Write(how.method, how.reason, lambda: work.spark.sql(_merge(work, rows.columns, on, known)), rows_read)
+    return Write(how.method, how.reason, lambda: work.spark.sql(_merge(work, rows, on, known)), rows_read)
 
 
 def types(frame: DataFrame) -> Sequence[tuple[str, str]]:
@@ -65,7 +65,7 @@ def types(frame: DataFrame) -> Sequence[tuple[str, str]]:
 
 def _of_single_rows(rows: DataFrame, keys: Sequence[str]) -> str:
     match = " AND ".join(f"n.{quote(key)} <=> h.{quote(key)}" for key in keys)
-    same = " AND ".join(_same(one.name, orderable(one.dataType)) for one in rows.schema)
+    same = " AND ".join(same_value(f"n.{quote(one.name)}", f"h.{quote(one.name)}", one.dataType) for one in rows.schema)
     new = ", ".join(f"n.{quote(name)}" for name in rows.columns)
     gone = ", ".join(f"h.{quote(name)}" for name in rows.columns)
     return (
@@ -76,16 +76,18 @@ def _of_single_rows(rows: DataFrame, keys: Sequence[str]) -> str:
     )
 
 
-def _same(name: str, comparable: bool) -> str:
-    """Maps can't be compared: such a row is written."""
-    return f"n.{quote(name)} <=> h.{quote(name)}" if comparable else "false"
-
-
 def _of_bags(rows: DataFrame) -> str:
     names = ", ".join(quote(name) for name in rows.columns)
+    # Of a group, Spark shows 0.0 where there is -0.0.
+    floats = {one.name: exact_text(quote(one.name), one.dataType) for one in rows.schema if holds_floats(one.dataType)}
+    shown = ", ".join(
+        f"any_value({quote(name)}) AS {quote(name)}" if name in floats else quote(name) for name in rows.columns
+    )
+    told_apart = ", ".join(floats.get(name, quote(name)) for name in rows.columns)
     counted = (
-        f"SELECT {names}, count(*) - sum(_velo_new) AS _velo_had, sum(_velo_new) AS _velo_has FROM ("
-        f"SELECT {names}, 1 AS _velo_new FROM velo_should UNION ALL SELECT {names}, 0 FROM velo_held) GROUP BY {names}"
+        f"SELECT {shown}, count(*) - sum(_velo_new) AS _velo_had, sum(_velo_new) AS _velo_has FROM ("
+        f"SELECT {names}, 1 AS _velo_new FROM velo_should UNION ALL SELECT {names}, 0 FROM velo_held) "
+        f"GROUP BY {told_apart}"
     )
     return (
         f"SELECT {OP}, {names} FROM ({counted}) LATERAL VIEW explode(concat("
@@ -98,7 +100,7 @@ def _of_whole_parts(rows: DataFrame, keys: Sequence[str]) -> str:
     """Where rows can't be compared: all of a part goes, and comes again."""
     names = ", ".join(quote(name) for name in rows.columns)
     gone = ", ".join(
-        quote(name) if name in keys else f"CAST(NULL AS {rows.schema[name].dataType.simpleString()}) AS {quote(name)}"
+        quote(name) if name in keys else f"CAST(NULL AS {type_text(rows.schema[name].dataType)}) AS {quote(name)}"
         for name in rows.columns
     )
     listed = ", ".join(quote(key) for key in keys)
@@ -108,9 +110,10 @@ def _of_whole_parts(rows: DataFrame, keys: Sequence[str]) -> str:
     )
 
 
-def _merge(work: Work, names: Sequence[str], on: Sequence[str], known: str) -> str:
+def _merge(work: Work, rows: DataFrame, on: Sequence[str], known: str) -> str:
     """`known`: what is known of all rows that go or change, so that Delta can pass over files without them."""
-    match = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in on)
+    names = rows.columns
+    match = " AND ".join(same_value(f"t.{quote(name)}", f"s.{quote(name)}", rows.schema[name].dataType) for name in on)
     sets = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in names)
     listed = ", ".join(quote(name) for name in names)
     values = ", ".join(f"s.{quote(name)}" for name in names)
@@ -140,7 +143,9 @@ def _check_key(work: Work, changes: DataFrame, on: Sequence[str]) -> None:
     changes.createOrReplaceTempView("velo_changes")
     work.target.snapshot(work.spark).createOrReplaceTempView("velo_target")
     same_key = " AND ".join(f"t.{quote(key)} <=> c.{quote(key)}" for key in keys)
-    same_row = " AND ".join(f"t.{quote(name)} <=> g.{quote(name)}" for name in on)
+    same_row = " AND ".join(
+        same_value(f"t.{quote(name)}", f"g.{quote(name)}", changes.schema[name].dataType) for name in on
+    )
     after = work.spark.sql(
         f"SELECT {listed} FROM velo_changes WHERE {OP} <> 'd' UNION ALL "
         f"SELECT {listed} FROM velo_target t "

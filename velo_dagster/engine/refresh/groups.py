@@ -88,7 +88,7 @@ def _in_parts(work: Work, apart: Apart, changes: dict[str, Changes]) -> Write:
             raise
         # A row that is gone again may hold what the SELECT refuses. If it is still there, all of it refuses it, too.
         return _whole(work, apart, f"what changed could not be computed: {first_line(error)}")
-    if count > max(FEW, MOST * _rows(work)):
+    if count > max(FEW, MOST * work.target.row_count()):
         return _whole(work, apart, f"{count:,} of its parts may have changed")
     known = only_keys(touched, keys, "r")
     return write_differences(
@@ -179,15 +179,6 @@ def _unfit(work: Work, rows: DataFrame, keys: Sequence[str]) -> str:
     if dict(types(rows)) != dict(types(work.target.snapshot(work.spark))):
         return "its columns changed"
     return COLUMNS_MOVED if columns_moved(work, rows) else ""
-
-
-def _rows(work: Work) -> int:
-    opened = work.target.opened()
-    assert opened is not None
-    import pyarrow as pa
-
-    counts = pa.table(opened.get_add_actions(flatten=True)).column("num_records").to_pylist()
-    return sum(count or 0 for count in counts)
 
 
 def _with_keys(work: Work, rows: DataFrame, touched: DataFrame, keys: Sequence[str], known: str) -> DataFrame:

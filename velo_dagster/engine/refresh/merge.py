@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import output
+from velo_dagster.engine.columns import output, same_value
 from velo_dagster.engine.nested import JSON_TEXT
 from velo_dagster.engine.refresh.rows import has_misfits, key_name, keys_of, mapped, reads_text, winners, with_keys
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
@@ -65,7 +65,9 @@ def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
     keys = ", ".join(f"k.{key_name(n)} AS {quote(name)}" for n, name in enumerate(names))
     match = " AND ".join(f"k.{key_name(n)} <=> n.{quote(name)}" for n, name in enumerate(names))
     on = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in names)
-    differs = " OR ".join(f"NOT (t.{quote(name)} <=> s.{quote(name)})" for name in rows.columns)
+    differs = " OR ".join(
+        f"NOT ({same_value(f't.{quote(one.name)}', f's.{quote(one.name)}', one.dataType)})" for one in rows.schema
+    )
     sets = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in rows.columns)
     columns = ", ".join(quote(name) for name in rows.columns)
     values = ", ".join(f"s.{quote(name)}" for name in rows.columns)

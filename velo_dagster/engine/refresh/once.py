@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import check_unique, comparable_rows, output
+from velo_dagster.engine.columns import check_unique, comparable_rows, output, type_text
 from velo_dagster.engine.errors import JoinedOnce
 from velo_dagster.engine.inputs import GONE, TableInput, visible
 from velo_dagster.engine.missing import filled
@@ -171,5 +171,5 @@ def _common(spark: SparkSession, one: DataType, other: DataType) -> DataType:
 
     if isinstance(one, StringType) or isinstance(other, StringType):
         return StringType()
-    pair = ", ".join(f"CAST(NULL AS {type_.simpleString()})" for type_ in (one, other))
+    pair = ", ".join(f"CAST(NULL AS {type_text(type_)})" for type_ in (one, other))
     return spark.sql(f"SELECT coalesce({pair}) AS both").schema["both"].dataType

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velo_dagster.engine.columns import check_unique, orderable
+from velo_dagster.engine.columns import check_unique, exact_text, holds_floats, orderable
 from velo_dagster.engine.refresh.differences import types, write_nothing
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.sql.names import quote
@@ -66,7 +66,9 @@ def _holds_just(work: Work, rows: DataFrame) -> bool:
     if types(rows) != types(held) or not all(orderable(one.dataType) for one in rows.schema):
         return False
     both = rows.withColumn(SIDE, f.lit(1)).union(held.withColumn(SIDE, f.lit(-1)))
-    counts = both.groupBy(*(quote(name) for name in rows.columns)).agg(f.sum(SIDE).alias(SIDE))
+    names = [f.col(quote(name)) for name in rows.columns]
+    signs = [f.expr(exact_text(quote(one.name), one.dataType)) for one in rows.schema if holds_floats(one.dataType)]
+    counts = both.groupBy(*names, *signs).agg(f.sum(SIDE).alias(SIDE))
     return counts.where(f"{SIDE} <> 0").isEmpty()
 
 
