@@ -68,6 +68,33 @@ def test_a_table_that_waits_for_another_is_not_sent_in_a_circle(play: Play):
     assert alone.steps == (f"Load it first: velo-dagster load {play.folder} --select t",)
 
 
+@pytest.mark.parametrize(
+    ("select", "declared"),
+    [("*", True), ("id, name AS called", True), ("id PRIMARY KEY, name", True), ("id + 1 AS id", False)],
+)
+def test_a_table_that_waits_for_rows_of_another_says_where_from(play: Play, select: str, declared: bool):
+    """Of a table without rows nothing is said above: 'what is said about it' would be no help."""
+    play.write("a.sql", f"CREATE TABLE t AS SELECT {select} FROM file://e.csv;\nCREATE TABLE n AS SELECT * FROM t;\n")
+    play.write("e.csv", "")
+    error = play.load()["n"].error
+    assert isinstance(error, VeloError) and error.code == "L402"
+    assert error.what.endswith("which is not ready: it was never loaded (in this run: no rows yet).")
+    assert error.steps[0] == "Wait for rows in file://e.csv: the load that finds them loads 't' and 'n'."
+    declare = "Or declare its columns, so that it is created empty: CREATE TABLE t (column type, …) AS …"
+    assert error.steps[1:] == ((declare,) if declared else ())
+
+
+def test_declaring_the_columns_helps_where_a_table_waits_for_rows(play: Play):
+    play.write(
+        "a.sql",
+        "CREATE TABLE t (id BIGINT, name STRING) AS SELECT id PRIMARY KEY, name FROM file://e.csv;\n"
+        "CREATE TABLE n AS SELECT COUNT(*) AS c FROM t;\n",
+    )
+    play.write("e.csv", "")
+    assert play.loaded()["n"].outcome is Outcome.BULK
+    assert play.rows("n") == {(0,): 1}
+
+
 def test_status_says_of_a_removed_file_what_a_load_says(play: Play):
     path = play.write("data/orders.csv", "id\n1\n2\n")
     play.write("a.sql", "CREATE TABLE kept AS SELECT * FROM file://data/orders.csv;\n")
