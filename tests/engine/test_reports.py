@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.harness import Play
@@ -93,6 +95,19 @@ def test_declaring_the_columns_helps_where_a_table_waits_for_rows(play: Play):
     play.write("e.csv", "")
     assert play.loaded()["n"].outcome is Outcome.BULK
     assert play.rows("n") == {(0,): 1}
+
+
+def test_reasons_name_sources_and_not_what_keeps_their_rows(play: Play):
+    """Nobody has written the name of a landing, and no command shows one."""
+    play.write("a.sql", "CREATE TABLE latest AS SELECT k PRIMARY KEY, x FROM file://a.csv;")
+    play.write("a.csv", "k,x\n1,1\n2,2\n")
+    play.loaded()
+    play.write("a.csv", "k,x\n1,7\n3,3\n")
+    report = play.loaded()["latest"]
+    assert report.reason == "file://a.csv was read anew (rows were replaced or removed in the source)"
+    shutil.rmtree(play.folder / "warehouse/latest__landing_0")
+    assert play.loaded()["latest"].reason == "file://a.csv was read anew"
+    assert play.rows("latest") == {(1, 7): 1, (3, 3): 1}
 
 
 def test_status_says_of_a_removed_file_what_a_load_says(play: Play):
