@@ -240,6 +240,23 @@ def test_status_before_any_load(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ('id,name\n1,"x\n2,y\n', "nothing read; orders.csv: 9 bytes wait after byte 8 {}"),
+        ("id,name\n1", "nothing read; orders.csv: 1 byte waits after byte 8 {}"),
+        ("id,name\n1,x\n2", "nothing read, 12 bytes waiting; orders.csv: 1 byte waits after byte 12 {}"),
+    ],
+)
+def test_status_says_once_what_waits_for_its_end(text: str, reads: str, capsys: pytest.CaptureFixture[str]):
+    """'Nothing waits' beside bytes that wait leaves whoever looks for missing rows with nothing."""
+    path = write_project(a="CREATE TABLE orders AS SELECT * FROM file://orders.csv;\n")
+    Path("project/orders.csv").write_text(text)
+    assert run("status", path) == 0
+    said = reads.format("for the end of the line, or of an open quote")
+    assert capsys.readouterr().out.splitlines()[1] == f"  reads  source file://orders.csv: {said}"
+
+
+@pytest.mark.parametrize(
     ("source", "why"),
     [
         ("file://broken.csv.gz", "can't be read"),

@@ -238,10 +238,13 @@ def status_lines(found: TableStatus) -> list[str]:
 def _input_text(one: InputStatus) -> str:
     read = "nothing read" if one.position is None else f"{one.summary} read"
     if one.lag is None:
-        waits = "lag unknown"
+        waits = ["lag unknown"]
+    elif one.lag:
+        waits = [f"{count(one.lag, one.unit.removesuffix('s'))} waiting"]
     else:
-        waits = f"{count(one.lag, one.unit.removesuffix('s'))} waiting" if one.lag else "nothing waits"
-    return "; ".join([f"{read}, {waits}", *one.notes])
+        # A line that is not finished waits, though a load would take nothing: its note says so.
+        waits = [] if one.unfinished else ["nothing waits"]
+    return "; ".join([", ".join([read, *waits]), *one.notes])
 
 
 def status_json(found: TableStatus) -> str:

@@ -6,10 +6,12 @@ import os
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from velo_dagster.cli import cli
+from velo_dagster.plan.refresh import Method
 from velo_dagster.sql.properties import ALL, FILES, SOURCES, Property
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,7 @@ SECTIONS = {
     ("s3",): "S3",
 }
 HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
+ROW_OF_TWO = re.compile(r"^\| (.*?) \| (.*?) \|$", re.M)
 ROW = re.compile(r"^\| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", re.M)
 
 
@@ -68,6 +71,14 @@ def test_every_property_is_explained_as_it_is():
     assert text == now, "docs/reference/properties.md is stale"
     unexplained = [found[1] for found in ROW.finditer(now) if not found[4]]
     assert not unexplained
+
+
+def test_every_method_of_a_load_is_explained():
+    """The line of a load names it; `compare` stands in no plan, so nobody could know it from there."""
+    load = COMMANDS.read_text().partition("\n## load\n")[2].partition("\n## ")[0]
+    rows = load.partition("| method | what the load did |\n|---|---|\n")[2].partition("\n\n")[0]
+    explained = [name for found in ROW_OF_TWO.finditer(rows) for name in found[1].split(", ")]
+    assert sorted(explained) == sorted([*get_args(Method), "compare", "replace"])
 
 
 def test_every_code_is_explained_and_no_other():

@@ -43,6 +43,10 @@ def test_rows_rate_and_time_left(play: Play):
         clock.now += 10
         assert progress.line() == f"a: reading {source.label} (4,000 bytes), 10 s so far."
         assert source.meter is not None
+        meter.note(source.meter, 0, 1, 4_000)
+        assert progress.line() == f"a: reading {source.label}, 1 row so far, 0 rows/s, 10 s so far."
+        meter.note(source.meter, 0, 10, 4_000)
+        assert progress.line() == f"a: reading {source.label}, 10 rows so far, 1 row/s, 10 s so far."
         meter.note(source.meter, 0, 30, 600)
         meter.note(source.meter, 1, 20, 400)
         # The second task is run again: what it noted before counts no more.

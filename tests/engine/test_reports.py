@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.harness import Play
@@ -66,6 +68,46 @@ def test_a_table_that_waits_for_another_is_not_sent_in_a_circle(play: Play):
     alone = play.load("u")["u"].error
     assert isinstance(alone, VeloError)
     assert alone.steps == (f"Load it first: velo-dagster load {play.folder} --select t",)
+
+
+@pytest.mark.parametrize(
+    ("select", "declared"),
+    [("*", True), ("id, name AS called", True), ("id PRIMARY KEY, name", True), ("id + 1 AS id", False)],
+)
+def test_a_table_that_waits_for_rows_of_another_says_where_from(play: Play, select: str, declared: bool):
+    """Of a table without rows nothing is said above: 'what is said about it' would be no help."""
+    play.write("a.sql", f"CREATE TABLE t AS SELECT {select} FROM file://e.csv;\nCREATE TABLE n AS SELECT * FROM t;\n")
+    play.write("e.csv", "")
+    error = play.load()["n"].error
+    assert isinstance(error, VeloError) and error.code == "L402"
+    assert error.what.endswith("which is not ready: it was never loaded (in this run: no rows yet).")
+    assert error.steps[0] == "Wait for rows in file://e.csv: the load that finds them loads 't' and 'n'."
+    declare = "Or declare its columns, so that it is created empty: CREATE TABLE t (column type, …) AS …"
+    assert error.steps[1:] == ((declare,) if declared else ())
+
+
+def test_declaring_the_columns_helps_where_a_table_waits_for_rows(play: Play):
+    play.write(
+        "a.sql",
+        "CREATE TABLE t (id BIGINT, name STRING) AS SELECT id PRIMARY KEY, name FROM file://e.csv;\n"
+        "CREATE TABLE n AS SELECT COUNT(*) AS c FROM t;\n",
+    )
+    play.write("e.csv", "")
+    assert play.loaded()["n"].outcome is Outcome.BULK
+    assert play.rows("n") == {(0,): 1}
+
+
+def test_reasons_name_sources_and_not_what_keeps_their_rows(play: Play):
+    """Nobody has written the name of a landing, and no command shows one."""
+    play.write("a.sql", "CREATE TABLE latest AS SELECT k PRIMARY KEY, x FROM file://a.csv;")
+    play.write("a.csv", "k,x\n1,1\n2,2\n")
+    play.loaded()
+    play.write("a.csv", "k,x\n1,7\n3,3\n")
+    report = play.loaded()["latest"]
+    assert report.reason == "file://a.csv was read anew (rows were replaced or removed in the source)"
+    shutil.rmtree(play.folder / "warehouse/latest__landing_0")
+    assert play.loaded()["latest"].reason == "file://a.csv was read anew"
+    assert play.rows("latest") == {(1, 7): 1, (3, 3): 1}
 
 
 def test_status_says_of_a_removed_file_what_a_load_says(play: Play):

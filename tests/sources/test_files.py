@@ -704,6 +704,15 @@ def test_a_folder_without_rights_is_refused(
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.orc", "a.avro", "a.csv.gz"])
+def test_what_is_said_of_a_broken_file_ends_in_one_full_stop(desk: Desk, name: str) -> None:
+    desk.write(name, "this is only text, whatever its name says\n")
+    source = desk.source(name)
+    with pytest.raises(BrokenFile) as caught:
+        source.schema(source.scan(None, source.end(None)), ())
+    assert caught.value.what.endswith(".") and not caught.value.what.endswith("..")
+
+
 def test_parquet_files_with_a_colon_are_not_for_spark(desk: Desk) -> None:
     """Names made of times are common, and Spark's listing takes them for URIs."""
     name = "2025-01-01T10:00:00.parquet"

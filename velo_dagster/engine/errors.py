@@ -29,11 +29,9 @@ class NotReady(Transient, VeloError):
 
     code = "L402"
 
-    def __init__(self, table: str, needs: str, why: str, where: Span | None, remedy: str) -> None:
+    def __init__(self, table: str, needs: str, why: str, where: Span | None, *steps: str) -> None:
         self.table, self.needs = table, needs
-        super().__init__(
-            f"Table '{table}' needs table '{needs}', which is not ready: {why}.", where=where, steps=[remedy]
-        )
+        super().__init__(f"Table '{table}' needs table '{needs}', which is not ready: {why}.", where=where, steps=steps)
 
 
 class UnknownColumns(Terminal, VeloError):

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.engine.columns import exact_text, holds_floats, orderable
+from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.sql.names import quote
 from velo_dagster.store.record import Record
-from velo_dagster.store.table import HIDDEN, Table
+from velo_dagster.store.table import HIDDEN, LANDING, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +27,11 @@ class TableInput:
     """One input, from the position that the reading table has committed (if any) to where the input is now.
 
     `version` may be that of a later maintenance commit: its rows are the load's, and its files outlive a vacuum.
+    `label`: what messages call it, because users know sources and not landings.
     """
 
     name: str
+    label: str
     table: Table
     load: int
     version: int
@@ -36,11 +39,11 @@ class TableInput:
     since: Mapping[str, Any] | None
 
     @staticmethod
-    def at_end(name: str, table: Table, record: Record, since: Mapping[str, Any] | None) -> TableInput:
+    def at_end(planned: PlannedInput, table: Table, record: Record, since: Mapping[str, Any] | None) -> TableInput:
         opened = table.opened()
         assert opened is not None
         version = opened.version() if table.record() == record else record.version
-        return TableInput(name, table, record.load, version, record.table_id, since)
+        return TableInput(planned.name, planned.label, table, record.load, version, record.table_id, since)
 
     @property
     def position(self) -> dict[str, Any]:
@@ -50,23 +53,31 @@ class TableInput:
     def unchanged(self) -> bool:
         return not has_news(self.table, self.table_id, self.load, self.since)
 
+    @property
+    def is_landing(self) -> bool:
+        return LANDING in self.table.name
+
     def gap(self) -> str:
         """Why the changes since the committed position cannot be had; empty if there is nothing against trying."""
         if self.since is None:
-            return f"{self.table.name} was not read before"
+            return f"{self.label} was not read before"
         if not self.since["id"] and self.table_id:
-            return f"{self.table.name} was missing before"
+            return f"{self.label} was missing before"
         if self.since["id"] != self.table_id:
-            return f"{self.table.name} is another table than before"
-        loads = self.table.loads_since(self.since["load"])
-        return f"the log of {self.table.name} no longer holds all of its changes" if loads is None else ""
+            return f"{self.label} was read anew" if self.is_landing else f"{self.label} is another table than before"
+        if self.table.loads_since(self.since["load"]) is not None:
+            return ""
+        kept = f"what was read from {self.label}" if self.is_landing else self.label
+        return f"the log of {kept} no longer holds all of its changes"
 
     def recomputed(self) -> str:
         """Why all rows were replaced since the committed position; empty if they were not."""
         assert self.since is not None
         loads = self.table.loads_since(self.since["load"])
         full = next((load for load in loads or () if load.method == "full"), None)
-        return f"{self.table.name} was recomputed ({full.reason})" if full else ""
+        if full is None:
+            return ""
+        return f"{self.label} was {'read anew' if self.is_landing else 'recomputed'} ({full.reason})"
 
     def snapshot(self, spark: SparkSession) -> DataFrame:
         return self.table.snapshot(spark, self.version)
@@ -100,7 +111,7 @@ class TableInput:
             gone = gone_for_good(error)
             if gone is None:
                 raise
-            return Changes(None, f"changes of {self.table.name} are no longer there ({gone})")
+            return Changes(None, f"changes of {self.label} are no longer there ({gone})")
         return Changes(rows, "", count, removed)
 
     def _can_be_compared(self, spark: SparkSession) -> bool:

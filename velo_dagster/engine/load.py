@@ -284,7 +284,7 @@ class TableLoad:
                 return missing_input(*place, planned, look.without[planned.name], since)
             table = self.loader.warehouse.table(planned.table)
             record = look.ready[planned.name]
-        return TableInput.at_end(planned.name, table, record, since)
+        return TableInput.at_end(planned, table, record, since)
 
     def _refresh(
         self,

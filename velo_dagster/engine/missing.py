@@ -38,9 +38,9 @@ class MissingInput(TableInput):
 
     @staticmethod
     def at_nothing(
-        name: str, table: Table, since: Mapping[str, Any] | None, missing: Missing, columns: Columns
+        planned: PlannedInput, table: Table, since: Mapping[str, Any] | None, missing: Missing, columns: Columns
     ) -> MissingInput:
-        return MissingInput(name, table, 0, -1, "", since, missing, columns)
+        return MissingInput(planned.name, planned.label, table, 0, -1, "", since, missing, columns)
 
     @property
     def position(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class MissingInput(TableInput):
         return None in self.columns.values()
 
     def gap(self) -> str:
-        return f"{self.table.name} is missing"
+        return f"{self.label} is missing"
 
     def snapshot(self, spark: SparkSession) -> DataFrame:
         defaults = {name.casefold(): value for name, value in (self.missing.defaults or {}).items()}
@@ -90,7 +90,7 @@ def missing_input(
     if missing.fills:
         known = {name.casefold() for name in columns}
         columns |= {name: None for name in missing.defaults or {} if name.casefold() not in known}
-    return MissingInput.at_nothing(planned.name, table, since, missing, columns)
+    return MissingInput.at_nothing(planned, table, since, missing, columns)
 
 
 def _held(table: Table, session: Session) -> dict[str, str | None] | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from velo_dagster.engine.report import count
 from velo_dagster.sources.contract import Source
 from velo_dagster.sources.meter import noted
 
@@ -91,8 +92,9 @@ class Progress:
             rows, size = 0, 0
         seconds = self.clock() - reading.started
         if not rows or not seconds:
-            return f"reading {reading.label} ({reading.bytes:,} bytes)"
-        told = f"reading {reading.label}, {rows:,} rows so far, {rows / seconds:,.0f} rows/s"
+            return f"reading {reading.label} ({count(reading.bytes, 'byte')})"
+        rate = count(round(rows / seconds), "row")
+        told = f"reading {reading.label}, {count(rows, 'row')} so far, {rate}/s"
         if 0 < size < reading.bytes:
             left = (reading.bytes - size) * seconds / size
             return (

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from velo_dagster.engine.errors import NotReady
 from velo_dagster.engine.patience import patience_of
+from velo_dagster.engine.report import Outcome
 from velo_dagster.plan.project import PlannedInput, TablePlan
 from velo_dagster.plan.references import Missing, missing_of
 from velo_dagster.sources import retry
+from velo_dagster.sql.columns import takes_columns_as_they_are
 from velo_dagster.store.record import Record
 
 if TYPE_CHECKING:
@@ -125,12 +127,24 @@ class References:
     def _not_ready(self, needs: str, record: Record | None, planned: PlannedInput) -> NotReady:
         """Loading the other table first helps only if this run has not just tried."""
         why = "it was never loaded" if record is None else "its first load is not complete"
-        remedy = f"Load it first: velo-dagster load {self.loader.path} --select {needs}"
+        steps = [f"Load it first: velo-dagster load {self.loader.path} --select {needs}"]
         tried = self.loader.reports.get(needs)
         if tried is not None:
             why = f"{why} (in this run: {tried.outcome})"
-            remedy = f"What is said about '{needs}' above says what to do; '{self.plan.name}' then follows by itself."
-        return NotReady(self.plan.name, needs, why, planned.span, remedy)
+            steps = [f"What is said about '{needs}' above says what to do; '{self.plan.name}' then follows by itself."]
+        if tried is not None and tried.outcome is Outcome.NO_ROWS:
+            steps = self._until_rows_come(self.loader.project.table(needs))
+        return NotReady(self.plan.name, needs, why, planned.span, *steps)
+
+    def _until_rows_come(self, empty: TablePlan) -> list[str]:
+        """What helps against a table without rows, which is no failure: nothing else is said about it."""
+        sources = " and ".join(one.label for one in empty.inputs if one.kind == "source")
+        steps = [f"Wait for rows in {sources}: the load that finds them loads '{empty.name}' and '{self.plan.name}'."]
+        if not empty.statement.columns and takes_columns_as_they_are(empty.statement):
+            steps.append(
+                f"Or declare its columns, so that it is created empty: CREATE TABLE {empty.name} (column type, …) AS …"
+            )
+        return steps
 
     def _tell_failed(self, planned: PlannedInput, look: Look) -> None:
         tried = self.loader.reports.get(planned.table or "")

@@ -15,6 +15,7 @@ from velo_dagster.engine.source_load import position_of, table_positions
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.plan.project import Project, TablePlan, resolved_table_fingerprint
+from velo_dagster.sources.contract import UNFINISHED
 from velo_dagster.sources.errors import MissingSource
 from velo_dagster.sources.registry import open_source
 from velo_dagster.store.reader import open_table
@@ -45,6 +46,11 @@ class InputStatus:
     summary: str = ""
     notes: tuple[str, ...] = ()
     waits: bool = False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a note tells of what waits, and no load can take yet."""
+        return any(note.endswith(UNFINISHED) for note in self.notes)
 
     def trouble(self) -> str | None:
         """What keeps a load from reading it, in a line."""

@@ -132,14 +132,16 @@ def _pin(source: Source, position: Position) -> None:
 
 def _at(warehouse: Warehouse, planned: PlannedInput, positions: Mapping[str, Any]) -> TableInput:
     """An input as the table has read it."""
-    name, position = planned.name, positions[planned.name]
+    position = positions[planned.name]
     table: Table = warehouse.table(position["table"])
     if not position["id"]:
-        return MissingInput.at_nothing(name, table, None, missing_of(planned), position["columns"])
+        return MissingInput.at_nothing(planned, table, None, missing_of(planned), position["columns"])
     opened = table.opened()
     if opened is None or str(opened.metadata().id) != position["id"]:
-        raise CannotTell(f"{position['table']} is another table than the one that was read")
-    return TableInput(name, table, position["load"], position["version"], position["id"], None)
+        if planned.kind == "source":
+            raise CannotTell(f"what was read from {planned.label} is no longer there")
+        raise CannotTell(f"{planned.label} is another table than the one that was read")
+    return TableInput(planned.name, planned.label, table, position["load"], position["version"], position["id"], None)
 
 
 def _compare(held: DataFrame, made: DataFrame, keys: tuple[str, ...], sample: int | None) -> Comparison:

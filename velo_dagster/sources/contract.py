@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 ID = "_velo_id"
 ERROR = "_velo_error"
+UNFINISHED = "for the end of the line, or of an open quote"
+"""How a note ends that tells of bytes which wait for more of them."""
 
 
 @dataclass(frozen=True)

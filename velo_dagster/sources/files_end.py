@@ -17,6 +17,7 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
+from velo_dagster.sources.contract import UNFINISHED
 from velo_dagster.sources.files_hash import END_BYTES, Seen, covers, look
 from velo_dagster.sources.files_listing import Stat
 from velo_dagster.sources.files_messages import named
@@ -179,7 +180,7 @@ class _Advance:
         if stop < size:
             behind = max(stop, first)
             bytes_ = "1 byte waits" if size - behind == 1 else f"{size - behind} bytes wait"
-            self.notes.append(f"{name}: {bytes_} after byte {behind} for the end of the line, or of an open quote")
+            self.notes.append(f"{name}: {bytes_} after byte {behind} {UNFINISHED}")
         if stop <= max(first, base.read):
             return self._nothing_more(base, file, gone_bad=quiet and tail.record_end is None)
         return self._bounded(replace(base, read=stop, tail_open=tail_open, cut=False), first, file)

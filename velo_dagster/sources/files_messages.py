@@ -153,4 +153,5 @@ def named(path: Path | str) -> Iterator[None]:
         yield
     except base.BrokenFile as broken:
         steps = {} if broken.remedy is None else {"steps": [broken.remedy]}
-        raise BrokenFile(f"File '{path}' can't be read: {broken.reason}.", **steps) from broken
+        # A reader's own words may end in a full stop.
+        raise BrokenFile(f"File '{path}' can't be read: {broken.reason.rstrip('.')}.", **steps) from broken

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from velo_dagster.sql.names import sanitise
+from velo_dagster.sql.rows import why_not_by_row
 from velo_dagster.sql.statements import CreateTable, CreateTableAs
 
 
@@ -27,6 +28,14 @@ def plain_columns(statement: CreateTableAs, declared: Iterable[str]) -> dict[str
             if output is not None:
                 found[output] = sanitise(value.name)
     return found
+
+
+def takes_columns_as_they_are(statement: CreateTableAs) -> bool:
+    """Whether declared columns of the table are columns of its only input: each is one, or comes by `*`."""
+    if why_not_by_row(statement) is not None:
+        return False
+    names = [item.output_name for item in statement.query.tree.expressions]
+    return len(plain_columns(statement, names)) == len(names)
 
 
 def own_spelling(keys: Sequence[str], tree: exp.Expr | None, declared: Sequence[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def append(work: Work) -> Write:
     if reads_text(work.plan.statement, only.snapshot(work.spark)):
         return replace_all(work, _output(work, only.snapshot(work.spark)), JSON_TEXT)
     changes = only.changes(work.spark, work.keep)
-    obstacle = changes.obstacle or (changes.removed and f"rows of {only.table.name} were changed or removed") or ""
+    obstacle = changes.obstacle or (changes.removed and f"rows of {only.label} were changed or removed") or ""
     if changes.rows is None or obstacle:
         return replace_all(work, _output(work, only.snapshot(work.spark)), obstacle)
     rows = _output(work, changes.rows)

@@ -168,7 +168,7 @@ def _moved(work: Work, changes: dict[str, Changes]) -> str:
     """Which input has other columns than before, if one has."""
     for one in work.inputs:
         if one.name in changes and types(one.old_snapshot(work.spark)) != types(one.snapshot(work.spark)):
-            return f"the columns of {one.table.name} changed"
+            return f"the columns of {one.label} changed"
     return ""
 
 

@@ -86,7 +86,7 @@ def _new_rows(work: Work, driving: TableInput) -> DataFrame:
     changes = driving.changes(work.spark, work.keep)
     if changes.rows is not None and not changes.removed:
         return changes.rows
-    why = changes.obstacle or f"rows of {driving.table.name} were changed or removed"
+    why = changes.obstacle or f"rows of {driving.label} were changed or removed"
     rows = _by_identity(work.spark, driving)
     if rows is None:
         planned = driving_of(work.plan)
