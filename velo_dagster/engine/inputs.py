@@ -124,13 +124,10 @@ class TableInput:
 
         old, new = self.old_snapshot(spark), self.snapshot(spark)
         both = new.withColumn(COPIES, f.lit(1)).unionByName(old.withColumn(COPIES, f.lit(-1)))
-        # Of a group, Spark shows 0.0 where there is -0.0: floats are told apart by their texts.
-        floats = {
-            one.name: exact_text(quote(one.name), one.dataType) for one in new.schema if holds_floats(one.dataType)
-        }
-        grouped = both.groupBy(
-            *(f.expr(floats.get(name, quote(name))).alias(f"{HIDDEN}by_{n}") for n, name in enumerate(new.columns))
-        )
+        # Of a group, Spark shows 0.0 where there is -0.0: floats are told apart by their texts, too.
+        texts = [exact_text(quote(one.name), one.dataType) for one in new.schema if holds_floats(one.dataType)]
+        told_apart = (*map(quote, new.columns), *texts)
+        grouped = both.groupBy(*(f.expr(one).alias(f"{HIDDEN}by_{n}") for n, one in enumerate(told_apart)))
         more = grouped.agg(f.sum(COPIES).alias(COPIES), *(f.any_value(quote(name)).alias(name) for name in new.columns))
         kind = f.when(f.col(COPIES) > 0, "insert").otherwise("delete")
         times = f.explode(f.array_repeat(kind, f.abs(f.col(COPIES)).cast("int"))).alias("_change_type")

@@ -78,12 +78,12 @@ def _of_single_rows(rows: DataFrame, keys: Sequence[str]) -> str:
 
 def _of_bags(rows: DataFrame) -> str:
     names = ", ".join(quote(name) for name in rows.columns)
-    # Of a group, Spark shows 0.0 where there is -0.0.
+    # Of a group, Spark shows 0.0 where there is -0.0: floats are told apart by their texts, too.
     floats = {one.name: exact_text(quote(one.name), one.dataType) for one in rows.schema if holds_floats(one.dataType)}
     shown = ", ".join(
         f"any_value({quote(name)}) AS {quote(name)}" if name in floats else quote(name) for name in rows.columns
     )
-    told_apart = ", ".join(floats.get(name, quote(name)) for name in rows.columns)
+    told_apart = ", ".join([names, *floats.values()])
     counted = (
         f"SELECT {shown}, count(*) - sum(_velo_new) AS _velo_had, sum(_velo_new) AS _velo_has FROM ("
         f"SELECT {names}, 1 AS _velo_new FROM velo_should UNION ALL SELECT {names}, 0 FROM velo_held) "
