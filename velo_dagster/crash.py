@@ -18,6 +18,7 @@ POINTS = (
     "before-landing-commit",
     "after-landing-commit",
     "before-commit",
+    "before-version",
     "after-commit",
     "after-acknowledge",
     "before-maintenance",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.engine.columns import exact_text, holds_floats, orderable
+from velo_dagster.engine.fetched import fetched, given
 from velo_dagster.plan.inputs import PlannedInput
 from velo_dagster.sql.names import quote
 from velo_dagster.store.record import Record
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COPIES = "_velo_copies"
-CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+COMMIT_COLUMNS = ("_commit_version", "_commit_timestamp")
 GONE = re.compile(r"\[(FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_\w+)[.\w]*\]")
 """A vacuum took the files, or Delta cannot tell the changes: recomputing is as exact. Anything else is a failure."""
 
@@ -102,9 +103,16 @@ class TableInput:
         if replaced and not (compare and self._can_be_compared(spark)):
             return Changes(None, replaced)
         try:
-            rows = keep(
-                self._compared(spark) if replaced else self.table.changes(spark, self.since["version"], self.version)
+            rows = (
+                self._compared(spark)
+                if replaced
+                else self.table.changes(spark, self.since["version"], self.version).drop(*COMMIT_COLUMNS)
             )
+            few = fetched(rows)
+            if few is not None:
+                came = few["_change_type"].to_pylist().count("insert")
+                return Changes(given(rows, few), "", few.num_rows, few.num_rows - came)
+            rows = keep(rows)
             inserted = f.col("_change_type") == "insert"
             count, removed = rows.agg(f.count(f.lit(1)), f.count(f.when(~inserted, 1))).collect()[0]
         except Exception as error:
@@ -146,14 +154,14 @@ class Changes:
     @property
     def rows(self) -> DataFrame | None:
         """All images: rows as they were, and as they are."""
-        return None if self.images is None else self.images.drop(*CHANGE_COLUMNS)
+        return None if self.images is None else self.images.drop("_change_type")
 
     def of(self, *kinds: str) -> DataFrame:
         """Images of the kinds that Delta's `_change_type` tells."""
         from pyspark.sql import functions as f
 
         assert self.images is not None
-        return self.images.where(f.col("_change_type").isin(*kinds)).drop(*CHANGE_COLUMNS)
+        return self.images.where(f.col("_change_type").isin(*kinds)).drop("_change_type")
 
 
 def has_news(table: Table, table_id: str, load: int, since: Mapping[str, Any] | None) -> bool:

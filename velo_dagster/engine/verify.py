@@ -118,7 +118,7 @@ def _reload(loader: Loader, plan: TablePlan, record: Record, session: Session, s
         return
     inputs = [_at(loader.warehouse, one, record.positions) for one in plan.inputs]
     work = Work(plan, scratch.table(plan.name), inputs, session.spark, "a reload to compare with")
-    in_either_form(lambda wide: load.write(replace(work, wide=wide)).run())
+    in_either_form(lambda wide: work.target.commit(work.spark, record, load.write(replace(work, wide=wide)).run))
 
 
 def _pin(source: Source, position: Position) -> None:

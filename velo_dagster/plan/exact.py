@@ -21,6 +21,10 @@ EXACT = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     "spark.databricks.delta.retentionDurationCheck.enabled": "true",
+    # What a file says of itself knows neither that -0.0 is 0.0 nor that NaN is the greatest number: rows would be
+    # found or not by which others share their file.
+    "spark.sql.parquet.filterPushdown": "false",
+    "spark.sql.orc.filterPushdown": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",

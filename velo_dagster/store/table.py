@@ -9,6 +9,7 @@ inputs; it commits as N+1 with the token (app `velo`, version N+1).
   files that no commit names; one killed after it has done all that counts. (What a failed write leaves: `leftovers`.)
 - Because Delta's skip is silent, the attempt id is read back from the log; if load N+1 carries another attempt's id,
   this run changed nothing and says so.
+Commits of few rows are made without Spark, and keep to the same: see `few_rows`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.errors import Terminal, Transient, VeloError
+from velo_dagster.store.few_rows import FewRows, takes_few_rows
 from velo_dagster.store.leftovers import SETTING as DATA_FOLDER
 from velo_dagster.store.leftovers import announced
 from velo_dagster.store.record import FOLDER, Record, UnreadablePositions, decode, encode, owner
@@ -248,15 +250,24 @@ class Table:
         counts = pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist() if table else []
         return sum(count or 0 for count in counts)
 
-    def commit(self, spark: SparkSession, record: Record, write: Callable[[], object]) -> Record:
-        """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says."""
+    def takes_few_rows(self) -> bool:
+        """Whether few rows can be committed to it without Spark; not if there is no table yet."""
+        table = self.opened()
+        return table is not None and takes_few_rows(self.path, table)
+
+    def commit(self, spark: SparkSession, record: Record, write: Callable[[], object] | FewRows) -> Record:
+        """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says; few rows
+        are committed without Spark."""
         if record.method == "full":
             record = replace(record, replaced=self.row_count())
         with announced(self.path, record.attempt) as writing:
             before = self._version()
             try:
-                with self._token(spark, record):
-                    write()
+                if isinstance(write, FewRows):
+                    write.commit(self.path, APP, record.load, encode(record, self.path / FOLDER))
+                else:
+                    with self._token(spark, record):
+                        write()
             except Exception as error:
                 made = self._made(record.load)
                 if made is not None and made.attempt == record.attempt:

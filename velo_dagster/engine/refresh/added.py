@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import holds_floats, orderable, output, type_text
+from velo_dagster.engine.fetched import fetched, given
 from velo_dagster.engine.refresh.apart import Apart
 from velo_dagster.engine.refresh.work import Work
 from velo_dagster.plan.adding import Adding, State
@@ -25,7 +26,7 @@ def added(work: Work, parts: Parts, view: str) -> DataFrame | None:
     """What the new rows of an input alone give; None if it can't be put together with what the table holds."""
     if parts.adding is None or view not in parts.added:
         return None
-    frame = work.keep(work.spark.sql(parts.added[view]))
+    frame = work.spark.sql(parts.added[view])
     return frame if _can_be_added(frame.schema, parts.adding) else None
 
 
@@ -53,14 +54,18 @@ def together(work: Work, apart: Apart, parts: Parts, new: DataFrame, held: DataF
     whole = f"SELECT {', '.join(means.get(one, quote(one)) for one in kept)} FROM ({grouped})"
     items = {name: text for name, text in adding.items if text is not None}
     shown = ", ".join(f"{items.get(one, f'c.{quote(one)}')} AS {quote(one)}" for one in parts.columns)
-    rows = work.keep(output(apart.named(work.spark.sql(f"SELECT {shown} FROM ({whole}) c")), work.plan.statement))
+    rows = output(apart.named(work.spark.sql(f"SELECT {shown} FROM ({whole}) c")), work.plan.statement)
     try:
-        rows.count()
+        few = fetched(rows)
+        if few is not None:
+            return given(rows, few)
+        kept = work.keep(rows)
+        kept.count()
     except Exception as error:
         if not any(word in str(error) for word in _NOT_SO):
             raise
         return None
-    return rows
+    return kept
 
 
 def _grouped(column: str, state: State | None, schema: StructType, *, key: bool) -> str:

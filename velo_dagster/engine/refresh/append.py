@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import output
+from velo_dagster.engine.fetched import fetched
 from velo_dagster.engine.nested import JSON_TEXT
+from velo_dagster.engine.refresh.differences import types
 from velo_dagster.engine.refresh.rows import mapped, reads_text
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
+from velo_dagster.store.few_rows import FewRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+REASON = "only new rows"
 
 
 def append(work: Work) -> Write:
@@ -27,10 +32,15 @@ def append(work: Work) -> Write:
     if columns_moved(work, rows):
         return replace_all(work, _output(work, only.snapshot(work.spark)), COLUMNS_MOVED)
 
+    if types(rows) == types(work.target.snapshot(work.spark)) and work.target.takes_few_rows():
+        few = fetched(rows)
+        if few is not None:
+            return Write("append", REASON, FewRows(few, codec=work.codec), changes.count)
+
     def run() -> None:
         rows.write.format("delta").mode("append").option("mergeSchema", "true").save(str(work.target.path))
 
-    return Write("append", "only new rows", run, changes.count)
+    return Write("append", REASON, run, changes.count)
 
 
 def _output(work: Work, rows: DataFrame) -> DataFrame:

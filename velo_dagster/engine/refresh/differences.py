@@ -6,16 +6,21 @@ counted; where the counts differ, all copies go, and as many come as there shoul
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import check_unique, exact_text, holds_floats, orderable, same_value, type_text
+from velo_dagster.engine.fetched import fetched, given
 from velo_dagster.engine.refresh.few import only_keys
 from velo_dagster.engine.refresh.work import Work, Write
 from velo_dagster.sql.names import quote
+from velo_dagster.store.few_rows import FewRows, no_rows
+from velo_dagster.store.values import row_values
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 OP = "_velo_op"
@@ -41,6 +46,11 @@ def write_differences(
     how: How = How(),  # noqa: B008 - it is frozen
 ) -> Write:
     """`rows` and `held` are all rows of some parts, which `keys` tell apart; `unique`: a part is one row."""
+    told = unique and {key.casefold() for key in work.plan.refresh.keys} == {name.casefold() for name in keys}
+    if told or not work.plan.refresh.keys:
+        few = _of_few(work, rows, held, keys if unique else (), rows_read, how)
+        if few is not None:
+            return few
     rows.createOrReplaceTempView("velo_should")
     held.createOrReplaceTempView("velo_held")
     if unique:
@@ -52,11 +62,77 @@ def write_differences(
     found = work.keep(work.spark.sql(changes))
     if found.isEmpty():
         return write_nothing(work, how.method, rows_read)
-    if not unique or {key.casefold() for key in work.plan.refresh.keys} != {name.casefold() for name in on}:
+    if not told:
         _check_key(work, found, on)
     found.createOrReplaceTempView("velo_changes")
     known = only_keys(found, keys, "t")
     return Write(how.method, how.reason, lambda: work.spark.sql(_merge(work, rows, on, known)), rows_read)
+
+
+def holding(work: Work, rows: DataFrame, touched: DataFrame, keys: Sequence[str], known: str) -> DataFrame:
+    """Those rows whose key was touched; `known`: what is known of all of them, of rows called r."""
+    rows.createOrReplaceTempView("velo_all")
+    touched.createOrReplaceTempView("velo_touched")
+    match = " AND ".join(f"r.{quote(key)} <=> k.{quote(key)}" for key in keys)
+    return work.spark.sql(f"SELECT r.* FROM velo_all r LEFT SEMI JOIN velo_touched k ON {match} WHERE {known}")
+
+
+def computed(work: Work, frame: DataFrame) -> tuple[DataFrame, pa.Table | None]:
+    """The frame, computed once: few rows are here from now on, more are kept by Spark."""
+    few = fetched(frame)
+    return (work.keep(frame), None) if few is None else (given(frame, few), few)
+
+
+def _of_few(
+    work: Work, rows: DataFrame, held: DataFrame, unique_by: Sequence[str], rows_read: int, how: How
+) -> Write | None:
+    """The same, with rows that are few and compared here; None if they are not. `unique_by`: a row's own key."""
+    if not work.target.takes_few_rows():
+        return None
+    should = fetched(rows)
+    there = fetched(held) if should is not None else None
+    if should is None or there is None:
+        return None
+    try:
+        few = few_differences(should, there, unique_by, work.codec)
+    except UnicodeDecodeError:
+        # Bytes that were cast to text and are none: Spark compares them.
+        return None
+    if not few.came.num_rows and few.gone is not None and not few.gone.num_rows:
+        return write_nothing(work, how.method, rows_read)
+    return Write(how.method, how.reason, few, rows_read)
+
+
+def few_differences(should: pa.Table, there: pa.Table, unique_by: Sequence[str], codec: str) -> FewRows:
+    """What makes rows that are there the rows that should be. Where a row is there more or less often, all copies go,
+    and as many come as there should be.
+
+    >>> import pyarrow as pa
+    >>> few = few_differences(pa.table({"x": [1, 2, 2]}), pa.table({"x": [2, 3, 1]}), (), "snappy")
+    >>> few.came.to_pydict(), few.gone.to_pydict(), few.came_as, few.gone_as
+    ({'x': [2, 2]}, {'x': [2, 3]}, ['insert', 'insert'], ['delete', 'delete'])
+    >>> one, other = pa.table({"k": [1, 2], "v": [5, 6]}), pa.table({"k": [1, 3], "v": [4, 6]})
+    >>> few = few_differences(one, other, ("k",), "snappy")
+    >>> few.came_as, few.gone_as
+    (['update_postimage', 'insert'], ['update_preimage', 'delete'])
+    """
+    import pyarrow as pa
+
+    there = there.select(should.column_names)
+    rows = [list(row_values(one)) for one in (should, there)]
+    counts = [Counter(one) for one in rows]
+    other = {row for row in {*counts[0], *counts[1]} if counts[0][row] != counts[1][row]}
+    places = [[n for n, row in enumerate(one) if row in other] for one in rows]
+    came, gone = (one.take(pa.array(taken, pa.int64())) for one, taken in zip((should, there), places, strict=True))
+    keys = [set(row_values(one.select(unique_by))) if unique_by else set() for one in (came, gone)]
+    came_as, gone_as = (
+        [after if key in others else before for key in row_values(one.select(unique_by))]
+        for one, others, before, after in (
+            (came, keys[1], "insert", "update_postimage"),
+            (gone, keys[0], "delete", "update_preimage"),
+        )
+    )
+    return FewRows(came, gone, came_as, gone_as, codec=codec)
 
 
 def types(frame: DataFrame) -> Sequence[tuple[str, str]]:
@@ -131,7 +207,8 @@ def write_nothing(work: Work, method: str, rows_read: int) -> Write:
         empty = work.target.snapshot(work.spark).where("false")
         empty.write.format("delta").mode("append").save(str(work.target.path))
 
-    return Write(method, "nothing in it changed", run, rows_read)
+    quick = work.target.takes_few_rows()
+    return Write(method, "nothing in it changed", FewRows(no_rows()) if quick else run, rows_read)
 
 
 def _check_key(work: Work, changes: DataFrame, on: Sequence[str]) -> None:

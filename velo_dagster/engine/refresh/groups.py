@@ -14,7 +14,7 @@ from velo_dagster.engine.floats import is_beyond
 from velo_dagster.engine.inputs import Changes, first_line, gone_for_good
 from velo_dagster.engine.refresh.added import added, together
 from velo_dagster.engine.refresh.apart import UNSURE, Apart, marked, take_apart
-from velo_dagster.engine.refresh.differences import How, types, write_differences
+from velo_dagster.engine.refresh.differences import How, computed, holding, types, write_differences
 from velo_dagster.engine.refresh.few import FEW, only_keys
 from velo_dagster.engine.refresh.full import full, selected, understood
 from velo_dagster.engine.refresh.whole import replace_unless_same
@@ -78,8 +78,8 @@ def _in_parts(work: Work, apart: Apart, changes: dict[str, Changes]) -> Write:
         if write is not None:
             return write
     try:
-        touched = work.keep(_as_stored(work, apart, found, keys))
-        count = touched.count()
+        touched, few = computed(work, _as_stored(work, apart, found, keys))
+        count = touched.count() if few is None else few.num_rows
     except Exception as error:
         gone = gone_for_good(error)
         if gone is not None:
@@ -90,11 +90,11 @@ def _in_parts(work: Work, apart: Apart, changes: dict[str, Changes]) -> Write:
         return _whole(work, apart, f"what changed could not be computed: {first_line(error)}")
     if count > max(FEW, MOST * work.target.row_count()):
         return _whole(work, apart, f"{count:,} of its parts may have changed")
-    known = only_keys(touched, keys, "r")
+    known = only_keys(touched, keys, "r", few)
     return write_differences(
         work,
-        rows=_with_keys(work, rows, touched, keys, known),
-        held=_with_keys(work, work.target.snapshot(work.spark), touched, keys, known),
+        rows=holding(work, rows, touched, keys, known),
+        held=holding(work, work.target.snapshot(work.spark), touched, keys, known),
         keys=keys,
         unique=parts.unique,
         rows_read=rows_read,
@@ -108,13 +108,15 @@ def _added(
 
     `stored`: how the table calls the columns of the parts.
     """
-    new = added(work, parts, view)
-    if new is None:
+    alone = added(work, parts, view)
+    if alone is None:
         return None
+    new, few = computed(work, alone)
     held = work.target.snapshot(work.spark).select(*(quote(stored[name]) for name in parts.columns))
     keys = [stored[key] for key in parts.keys]
     touched = new.select(*(quote(key) for key in parts.keys)).toDF(*keys)
-    held = _with_keys(work, held, touched, keys, only_keys(touched, keys, "r"))
+    texts = None if few is None else few.select(parts.keys).rename_columns(keys)
+    held = holding(work, held, touched, keys, only_keys(touched, keys, "r", texts))
     rows = together(work, apart, parts, new, held)
     if rows is None:
         return None
@@ -179,11 +181,3 @@ def _unfit(work: Work, rows: DataFrame, keys: Sequence[str]) -> str:
     if dict(types(rows)) != dict(types(work.target.snapshot(work.spark))):
         return "its columns changed"
     return COLUMNS_MOVED if columns_moved(work, rows) else ""
-
-
-def _with_keys(work: Work, rows: DataFrame, touched: DataFrame, keys: Sequence[str], known: str) -> DataFrame:
-    """Those rows whose key was touched; `known`: what is known of all of them."""
-    rows.createOrReplaceTempView("velo_all")
-    touched.createOrReplaceTempView("velo_touched")
-    match = " AND ".join(f"r.{quote(key)} <=> k.{quote(key)}" for key in keys)
-    return work.spark.sql(f"SELECT r.* FROM velo_all r LEFT SEMI JOIN velo_touched k ON {match} WHERE {known}")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velo_dagster.engine.columns import output, same_value
+from velo_dagster.engine.columns import output
 from velo_dagster.engine.nested import JSON_TEXT
-from velo_dagster.engine.refresh.rows import has_misfits, key_name, keys_of, mapped, reads_text, winners, with_keys
+from velo_dagster.engine.refresh.differences import How, computed, holding, write_differences
+from velo_dagster.engine.refresh.few import only_keys
+from velo_dagster.engine.refresh.rows import has_misfits, keys_of, mapped, reads_text, winners, with_keys
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
-from velo_dagster.sql.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FOUND = "_velo_found"
+KEYS = "keys of new or changed rows"
 MISFITS = "a key that came or went does not fit its declared type"
 
 
@@ -35,13 +36,20 @@ def merge(work: Work) -> Write:
     if has_misfits(spark, statement, changes.rows):
         # It may have gone again meanwhile. If it has not, the SELECT over all rows refuses it.
         return replace_all(work, _output(work, snapshot), MISFITS)
-    touched = work.keep(keys_of(spark, statement, changes.rows))
+    touched, few = computed(work, keys_of(spark, statement, changes.rows))
     rows = _output(work, with_keys(spark, statement, snapshot, touched))
     if _types(rows) != _types(work.target.snapshot(spark)):
         return replace_all(work, _output(work, snapshot), "the columns changed")
     if columns_moved(work, rows):
         return replace_all(work, _output(work, snapshot), COLUMNS_MOVED)
-    return Write("merge", "keys of new or changed rows", lambda: _merge(work, touched, rows), changes.count)
+    spelled = {name.casefold(): name for name in rows.columns}
+    names = [spelled[key.casefold()] for key in work.plan.refresh.keys]
+    keys = touched.toDF(*names)
+    known = only_keys(keys, names, "r", None if few is None else few.rename_columns(names))
+    held = holding(work, work.target.snapshot(spark), keys, names, known)
+    return write_differences(
+        work, rows=rows, held=held, keys=names, unique=True, rows_read=changes.count, how=How("merge", KEYS)
+    )
 
 
 def _output(work: Work, rows: DataFrame) -> DataFrame:
@@ -51,31 +59,3 @@ def _output(work: Work, rows: DataFrame) -> DataFrame:
 
 def _types(frame: DataFrame) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in frame.schema}
-
-
-def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
-    """One row per touched key: gone, changed, unchanged (left alone, so that nothing downstream moves) or new."""
-    from pyspark.sql import functions as f
-
-    spelled = {name.casefold(): name for name in rows.columns}
-    names = [spelled[key.casefold()] for key in work.plan.refresh.keys]
-    rows.withColumn(FOUND, f.lit(True)).createOrReplaceTempView("velo_new")
-    touched.createOrReplaceTempView("velo_touched")
-    others = ", ".join(f"n.{quote(name)}" for name in rows.columns if name not in names)
-    keys = ", ".join(f"k.{key_name(n)} AS {quote(name)}" for n, name in enumerate(names))
-    match = " AND ".join(f"k.{key_name(n)} <=> n.{quote(name)}" for n, name in enumerate(names))
-    on = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in names)
-    differs = " OR ".join(
-        f"NOT ({same_value(f't.{quote(one.name)}', f's.{quote(one.name)}', one.dataType)})" for one in rows.schema
-    )
-    sets = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in rows.columns)
-    columns = ", ".join(quote(name) for name in rows.columns)
-    values = ", ".join(f"s.{quote(name)}" for name in rows.columns)
-    items = ", ".join(part for part in (keys, others, f"n.{FOUND}") if part)
-    source = f"SELECT {items} FROM velo_touched k LEFT JOIN velo_new n ON {match}"
-    work.spark.sql(
-        f"MERGE INTO delta.`{work.target.path}` t USING ({source}) s ON {on} "
-        f"WHEN MATCHED AND s.{FOUND} IS NULL THEN DELETE "
-        f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND s.{FOUND} THEN INSERT ({columns}) VALUES ({values})"
-    )

@@ -6,56 +6,56 @@ here: Spark would take longer to plan the comparison than to compute the rows.
 
 from __future__ import annotations
 
-import struct
-from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import check_unique, exact_text, holds_floats, orderable
+from velo_dagster.engine.fetched import FEW, fetched, given
 from velo_dagster.engine.refresh.differences import types, write_nothing
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.sql.names import quote
+from velo_dagster.store.few_rows import FewRows
 from velo_dagster.store.reader import OpenTable, open_table
+from velo_dagster.store.values import counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
 
-FEW = 10_000
-"""Up to so many rows are compared outside of Spark."""
 SIDE = "_velo_side"
 
 
 def replace_unless_same(work: Work, rows: DataFrame, method: str, reason: str) -> Write:
     """`method` is what is said where nothing is written."""
     held = open_table(work.target.path)
-    if held.count() <= FEW and all(_is_plain(one.dataType) for one in rows.schema):
-        made, same = _fetched(work, rows, held)
-    else:
-        made = work.keep(rows)
-        same = _holds_just(work, made)
-    if same:
+    few = fetched(rows) if held.count() <= FEW else None
+    if few is not None:
+        return _by_few(work, rows, few, held, method, reason)
+    made = work.keep(rows)
+    if _holds_just(work, made):
         return write_nothing(work, method, 0)
     check_unique(made, work.plan)
     return replace_all(work, made, reason)
 
 
-def _fetched(work: Work, rows: DataFrame, held: OpenTable) -> tuple[DataFrame, bool]:
-    """The rows, computed, and whether the table holds just them. More than the table has are not fetched: they are
-    not the same, and there may be any number of them."""
-    found = rows.limit(FEW + 1).toArrow()
-    if found.num_rows > FEW:
-        return rows, False
-    made = work.spark.createDataFrame(found, schema=rows.schema)
-    if types(rows) != types(work.target.snapshot(work.spark)):
-        return made, False
+def _by_few(work: Work, rows: DataFrame, few: pa.Table, held: OpenTable, method: str, reason: str) -> Write:
+    moved = types(rows) != types(work.target.snapshot(work.spark))
+    if not moved and _same(few, held):
+        return write_nothing(work, method, 0)
+    made = given(rows, few)
+    check_unique(made, work.plan)
+    if not work.target.takes_few_rows():
+        return replace_all(work, made, reason)
+    schema = rows.schema.json() if moved else None
+    return Write("full", reason, FewRows(few, whole=True, schema=schema, codec=work.codec))
+
+
+def _same(few: pa.Table, held: OpenTable) -> bool:
+    """Whether the table holds just these rows."""
     try:
-        return made, counted(found) == counted(held.to_arrow(rows.columns))
+        return few.num_rows == held.count() and counted(few) == counted(held.to_arrow(few.column_names))
     except UnicodeDecodeError:
         # Bytes that were cast to text and are none: they are written again.
-        return made, False
+        return False
 
 
 def _holds_just(work: Work, rows: DataFrame) -> bool:
@@ -70,46 +70,3 @@ def _holds_just(work: Work, rows: DataFrame) -> bool:
     signs = [f.expr(exact_text(quote(one.name), one.dataType)) for one in rows.schema if holds_floats(one.dataType)]
     counts = both.groupBy(*names, *signs).agg(f.sum(SIDE).alias(SIDE))
     return counts.where(f"{SIDE} <> 0").isEmpty()
-
-
-def _is_plain(type_: DataType, *, nested: bool = False) -> bool:
-    """Whether Arrow carries the type both ways unchanged, and Python can tell all of its values apart.
-
-    A date or a timestamp inside another value may be one that Python has none for.
-    """
-    from pyspark.sql import types as t
-
-    if isinstance(type_, t.ArrayType):
-        return _is_plain(type_.elementType, nested=True)
-    if isinstance(type_, t.StructType):
-        return all(_is_plain(one.dataType, nested=True) for one in type_)
-    if isinstance(type_, t.DateType | t.TimestampType | t.TimestampNTZType):
-        return not nested
-    return isinstance(type_, t.NumericType | t.BooleanType | t.BinaryType) or type_ == t.StringType()
-
-
-def counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
-    """The rows of a table, each with how often it is there; NaN is itself, and -0.0 is not 0.0.
-
-    >>> one, other = pa.table({"x": [0.0, None]}), pa.table({"x": [None, -0.0]})
-    >>> counted(one) == counted(other), counted(one) == counted(one.take([1, 0]))
-    (False, True)
-    """
-    columns = [_values(column) for column in table.columns]
-    return Counter(zip(*columns, strict=True))
-
-
-def _values(column: pa.ChunkedArray) -> Iterable[Any]:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    elif pa.types.is_date32(column.type):
-        column = column.cast(pa.int32())
-    return map(_hashable, column.to_pylist())
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, float):
-        return "NaN" if value != value else struct.pack("<d", value)
-    if isinstance(value, dict):
-        return tuple(map(_hashable, value.values()))
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value

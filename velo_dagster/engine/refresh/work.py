@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.inputs import TableInput, visible
 from velo_dagster.plan.project import TablePlan
+from velo_dagster.store.few_rows import FewRows
 from velo_dagster.store.table import Table
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Work:
     wide: bool = False
     _kept: list[DataFrame] = field(default_factory=list, compare=False)
 
+    @property
+    def codec(self) -> str:
+        """How the table's files are compressed."""
+        return str(self.spark.conf.get("spark.sql.parquet.compression.codec"))
+
     def keep(self, frame: DataFrame) -> DataFrame:
         """Keep the frame in memory until `release`: what is computed from it several times is read once."""
         self._kept.append(frame.cache())
@@ -56,7 +62,7 @@ class Write:
 
     method: str
     reason: str
-    run: Callable[[], object]
+    run: Callable[[], object] | FewRows
     rows_read: int = 0
     late: DataFrame | None = None
     filled: int = 0

@@ -1,0 +1,42 @@
+"""Few rows, fetched from Spark: what is done with them here costs nothing, where Spark would plan a job each time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+FEW = 10_000
+"""So many rows are few."""
+
+
+def fetched(frame: DataFrame) -> pa.Table | None:
+    """All rows of the frame, if they are few and can be carried; None otherwise. More than few are not computed."""
+    if not all(is_plain(one.dataType) for one in frame.schema):
+        return None
+    found = frame.limit(FEW + 1).toArrow()
+    return found if found.num_rows <= FEW else None
+
+
+def given(frame: DataFrame, rows: pa.Table) -> DataFrame:
+    """A frame of rows that were fetched from this one: nothing is computed again."""
+    return frame.sparkSession.createDataFrame(rows, schema=frame.schema)
+
+
+def is_plain(type_: DataType, *, nested: bool = False) -> bool:
+    """Whether Arrow carries the type both ways unchanged, and Python can tell all of its values apart.
+
+    A date or a timestamp inside another value may be one that Python has none for.
+    """
+    from pyspark.sql import types as t
+
+    if isinstance(type_, t.ArrayType):
+        return is_plain(type_.elementType, nested=True)
+    if isinstance(type_, t.StructType):
+        return all(is_plain(one.dataType, nested=True) for one in type_)
+    if isinstance(type_, t.DateType | t.TimestampType | t.TimestampNTZType):
+        return not nested
+    return isinstance(type_, t.NumericType | t.BooleanType | t.BinaryType) or type_ == t.StringType()

@@ -1,0 +1,356 @@
+"""A commit of few rows, made without Spark.
+
+Spark takes seconds to plan and run a MERGE of a hundred rows, and one to append them: the log's state is made anew, and
+several jobs run. Here Arrow writes the files, and one line of JSON per action is the commit.
+
+Why it is as safe as a commit of Spark's.
+- Let V be the version that is read. If V's token says that this load, or a later one, was made, nothing is written.
+- Files are written first; no reader sees them. The commit is the file of version V+1, which is linked into place: that
+  fails if there is one. So it is made only if nobody has committed since V, and what it replaces is what V held. Killed
+  before the link, it has changed nothing; after it, it is made.
+- Rows that go are told by all of their values, as bits: of equal rows all go, and none that is only alike.
+- A commit that takes some rows of a file has its changes written out beside it for the change feed. Of one that only
+  adds or only takes whole files, the feed is those files.
+
+Why the log is not written by deltalake, which reads it here: of columns with NaN it records a maximum without it, and
+of decimals with many digits one that is rounded, and by both Spark would pass over files that hold what it looks for.
+Here only values are recorded that Spark and Arrow put in the same order.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute
+
+from velo_dagster.crash import crash_point
+from velo_dagster.store.leftovers import DATA
+from velo_dagster.store.record import FOLDER
+from velo_dagster.store.values import row_values
+
+if TYPE_CHECKING:
+    import numpy as np
+    from deltalake import DeltaTable
+
+pc: Any = pyarrow.compute  # its functions are made at run time, out of a type checker's sight
+LOG = "_delta_log"
+KNOWN_FEATURES = frozenset({"changeDataFeed", "invariants", "appendOnly"})
+"""What a commit made here keeps to. With any other, such as deletion vectors, Spark makes it."""
+MOST_BYTES = 64 * 2**20
+"""Of a table with more, rows that go would be looked for too long."""
+LONGEST = 32
+"""So many characters a text may have to be recorded as a file's least or greatest."""
+CHECKPOINT_EVERY = 10
+
+
+class TakenVersion(Exception):
+    """Somebody else has made the version that this commit would have made; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """What one commit changes. `came` and `gone` have all columns of the table, hidden ones too; how each row changes,
+    as Delta's change feed tells it, is in `came_as` and `gone_as`. `whole`: all that the table holds goes, and `gone`
+    is empty; `schema`: its columns are these from now on, as Delta writes them."""
+
+    came: pa.Table
+    gone: pa.Table | None = None
+    came_as: Sequence[str] = ()
+    gone_as: Sequence[str] = ()
+    whole: bool = False
+    schema: str | None = None
+    codec: str = "snappy"
+
+    def commit(self, path: Path, app: str, load: int, metadata: str) -> None:
+        """Make the commit, unless the load was made before: whoever calls looks which attempt made it."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(str(path))
+        if (table.transaction_version(app) or 0) >= load:
+            return
+        schema = _arrow_schema(self.schema or table.schema().to_json())
+        files = _Files(path, schema, self.codec)
+        actions: list[dict[str, Any]] = [{"txn": {"appId": app, "version": load, "lastUpdated": _now()}}]
+        if self.schema is not None:
+            actions.append({"metaData": _metadata(table, self.schema)})
+        if self.whole:
+            actions += [_removed(one) for one in _held(table)]
+        elif self.gone is not None and self.gone.num_rows:
+            actions += files.without(_held(table), self.gone)
+            actions.append(files.changes(self))
+        actions += [files.added(self.came)] if self.came.num_rows else []
+        version = table.version() + 1
+        crash_point("before-version")
+        _publish(path / LOG, version, [self._info(metadata, version - 1), *actions])
+        if version % CHECKPOINT_EVERY == 0:
+            table = DeltaTable(str(path))
+            table.create_checkpoint()
+            table.cleanup_metadata()
+
+    def _info(self, metadata: str, read: int) -> dict[str, Any]:
+        metrics = {"numOutputRows": self.came.num_rows}
+        operation, mode = "WRITE", "Overwrite" if self.whole else "Append"
+        if self.gone is not None:
+            operation, mode = "MERGE", "Merge"
+            updated = sum(kind == "update_preimage" for kind in self.gone_as)
+            metrics |= {
+                "numTargetRowsUpdated": updated,
+                "numTargetRowsInserted": self.came.num_rows - updated,
+                "numTargetRowsDeleted": self.gone.num_rows - updated,
+            }
+        return {
+            "commitInfo": {
+                "timestamp": _now(),
+                "operation": operation,
+                "operationParameters": {"mode": mode},
+                "readVersion": read,
+                "isolationLevel": "Serializable",
+                "isBlindAppend": operation == "WRITE" and not self.whole,
+                "operationMetrics": {name: str(count) for name, count in metrics.items()},
+                "userMetadata": metadata,
+                "engineInfo": "velo-dagster",
+                "txnId": str(uuid.uuid4()),
+            }
+        }
+
+
+def no_rows() -> pa.Table:
+    """For a commit that changes nothing but up to where inputs were read."""
+    return pa.table({})
+
+
+def takes_few_rows(path: Path, table: DeltaTable) -> bool:
+    """Whether a commit of few rows can be made here."""
+    protocol = table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return (
+        features <= KNOWN_FEATURES
+        and not table.metadata().partition_columns
+        and sum(one.size for one in _held(table)) <= MOST_BYTES
+        and _can_link(path)
+    )
+
+
+def _can_link(path: Path) -> bool:
+    """Whether a file can be linked on the table's file system."""
+    folder = path / FOLDER
+    folder.mkdir(exist_ok=True)
+    one, other = (folder / f"{uuid.uuid4().hex}.link" for _ in range(2))
+    try:
+        one.touch()
+        os.link(one, other)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            return False
+        raise
+    finally:
+        for file in (one, other):
+            file.unlink(missing_ok=True)
+    return True
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A file of the table, as its log names it."""
+
+    path: str
+    size: int
+
+
+@dataclass
+class _Files:
+    """Files of one commit, written below the table's folder."""
+
+    path: Path
+    schema: pa.Schema
+    codec: str
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _count: int = 0
+
+    def added(self, rows: pa.Table) -> dict[str, Any]:
+        cast = rows.select(self.schema.names).cast(self.schema)
+        file = self._write(cast, f"{DATA}/part")
+        return {"add": {**file, "modificationTime": _now(), "dataChange": True, "stats": json.dumps(_statistics(cast))}}
+
+    def changes(self, few: FewRows) -> dict[str, Any]:
+        """The rows that went and came, for the change feed."""
+        assert few.gone is not None
+        rows = pa.concat_tables(one.select(self.schema.names).cast(self.schema) for one in (few.gone, few.came))
+        kinds = pa.array([*few.gone_as, *few.came_as], pa.string())
+        return {
+            "cdc": {**self._write(rows.append_column("_change_type", kinds), "_change_data/cdc"), "dataChange": False}
+        }
+
+    def without(self, held: Sequence[_Held], gone: pa.Table) -> list[dict[str, Any]]:
+        """The files that hold rows that go, taken away, and what is left of them, written again."""
+        cast = gone.select(self.schema.names).cast(self.schema)
+        values = set(row_values(cast))
+        actions: list[dict[str, Any]] = []
+        found = 0
+        for one in held:
+            rows = _read(self.path / one.path, self.schema)
+            going = _among(rows, cast, values)
+            if not len(going):
+                continue
+            found += len(going)
+            actions.append(_removed(one))
+            if len(going) < rows.num_rows:
+                import numpy as np
+
+                staying = np.ones(rows.num_rows, dtype=bool)
+                staying[going] = False
+                actions.append(self.added(rows.filter(pa.array(staying))))
+        assert found == gone.num_rows, f"{gone.num_rows} rows were to go, {found} are there"
+        return actions
+
+    def _write(self, rows: pa.Table, prefix: str) -> dict[str, Any]:
+        import pyarrow.parquet as pq
+
+        relative = f"{prefix}-{self._count:05}-{self.name}.parquet"
+        self._count += 1
+        file = self.path / relative
+        file.parent.mkdir(exist_ok=True)
+        # A footer's least and greatest float leave NaN out, too.
+        told = [one.name for one in rows.schema if _is_ordered(one.type) or pa.types.is_decimal(one.type)]
+        sums: Any = told or False  # it takes names, too
+        pq.write_table(rows, file, compression=self.codec, write_statistics=sums, store_schema=False)
+        return {"path": relative, "partitionValues": {}, "size": file.stat().st_size}
+
+
+def _held(table: DeltaTable) -> list[_Held]:
+    files = pa.table(table.get_add_actions(flatten=True))
+    return [_Held(*one) for one in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)]
+
+
+def _removed(held: _Held) -> dict[str, Any]:
+    return {
+        "remove": {
+            "path": held.path,
+            "deletionTimestamp": _now(),
+            "dataChange": True,
+            "extendedFileMetadata": True,
+            "partitionValues": {},
+            "size": held.size,
+        }
+    }
+
+
+def _read(file: Path, schema: pa.Schema) -> pa.Table:
+    """All rows of a file; columns that came to the table later are NULL in it."""
+    import pyarrow.dataset as ds
+
+    options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    return ds.dataset([str(file)], schema=schema, format=ds.ParquetFileFormat(read_options=options)).to_table()
+
+
+def _among(rows: pa.Table, gone: pa.Table, values: set[Any]) -> np.ndarray:
+    """The places of rows that are among those that go. First by single columns, which is quick, then by all of it."""
+    likely: Any = None
+    for name in rows.column_names:
+        if not _is_ordered(rows.schema.field(name).type):
+            continue
+        one = pc.is_in(rows[name], value_set=pc.unique(gone[name]))
+        likely = one if likely is None else pc.and_(likely, one)
+    import numpy as np
+
+    places = np.arange(rows.num_rows) if likely is None else np.flatnonzero(likely.to_numpy())
+    same = [value in values for value in row_values(rows.take(pa.array(places)))]
+    return places[np.array(same, dtype=bool)]
+
+
+def _is_ordered(type_: pa.DataType) -> bool:
+    """Whether Arrow and Spark put its values in the same order, and take the same ones for equal."""
+    return pa.types.is_integer(type_) or pa.types.is_date32(type_) or pa.types.is_string(type_)
+
+
+def _statistics(rows: pa.Table) -> dict[str, Any]:
+    """What Delta records of a file, so that readers can pass over it: of top-level columns with an order, the least and
+    the greatest value."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    for name in rows.column_names:
+        if not _is_ordered(rows.schema.field(name).type):
+            continue
+        ends = [_told(pc.min(rows[name])), _told(pc.max(rows[name]))]
+        if None not in ends:
+            least[name], greatest[name] = ends
+    nulls = {one.name: rows[one.name].null_count for one in rows.schema if not pa.types.is_nested(one.type)}
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _told(value: pa.Scalar) -> Any:
+    """The value as JSON tells it; None if it can't, or if it is a text that is too long."""
+    try:
+        found = value.as_py()
+    except (ValueError, OverflowError):
+        # A text that is none (UnicodeDecodeError is a ValueError), or a day that Python does not know.
+        return None
+    if isinstance(found, str):
+        return found if len(found) <= LONGEST else None
+    return found if found is None or isinstance(found, int) else found.isoformat()
+
+
+# -- the log ----------------------------------------------------------------------------------------------------
+
+
+def _publish(log: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
+    """Make the commit visible, all of it or nothing."""
+    draft = log / f".{uuid.uuid4().hex}.velo"
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in actions)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, log / f"{version:020}.json")
+        except FileExistsError as error:
+            raise TakenVersion(f"version {version} is there") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _metadata(table: DeltaTable, schema: str) -> dict[str, Any]:
+    """The table's description with other columns."""
+    known = table.metadata()
+    return {
+        "id": str(known.id),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(_with_nulls(json.loads(schema))),
+        "partitionColumns": [],
+        "configuration": known.configuration,
+        "createdTime": known.created_time,
+    }
+
+
+def _with_nulls(part: Any) -> Any:
+    """A part of a schema in which any value may be NULL, as in every table that Spark writes from a query."""
+    if isinstance(part, list):
+        return [_with_nulls(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    allowed = {key: True for key in ("nullable", "containsNull", "valueContainsNull") if key in part}
+    return {key: _with_nulls(value) for key, value in part.items()} | allowed
+
+
+def _arrow_schema(schema: str) -> pa.Schema:
+    """The columns as files hold them. Whether NULL may be there is the log's to say."""
+    from deltalake import Schema
+
+    found = pa.schema(Schema.from_json(schema).to_arrow())
+    return pa.schema([pa.field(one.name, one.type) for one in found])
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
