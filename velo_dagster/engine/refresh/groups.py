@@ -14,7 +14,7 @@ from velo_dagster.engine.floats import is_beyond
 from velo_dagster.engine.inputs import Changes, first_line, gone_for_good
 from velo_dagster.engine.refresh.added import added, together
 from velo_dagster.engine.refresh.apart import UNSURE, Apart, marked, take_apart
-from velo_dagster.engine.refresh.differences import How, computed, holding, types, write_differences
+from velo_dagster.engine.refresh.differences import How, computed, held_with, holding, types, write_differences
 from velo_dagster.engine.refresh.few import FEW, only_keys
 from velo_dagster.engine.refresh.full import full, selected, understood
 from velo_dagster.engine.refresh.whole import replace_unless_same
@@ -94,7 +94,7 @@ def _in_parts(work: Work, apart: Apart, changes: dict[str, Changes]) -> Write:
     return write_differences(
         work,
         rows=holding(work, rows, touched, keys, known),
-        held=holding(work, work.target.snapshot(work.spark), touched, keys, known),
+        held=held_with(work, keys, touched, few),
         keys=keys,
         unique=parts.unique,
         rows_read=rows_read,
@@ -112,11 +112,10 @@ def _added(
     if alone is None:
         return None
     new, few = computed(work, alone)
-    held = work.target.snapshot(work.spark).select(*(quote(stored[name]) for name in parts.columns))
     keys = [stored[key] for key in parts.keys]
     touched = new.select(*(quote(key) for key in parts.keys)).toDF(*keys)
-    texts = None if few is None else few.select(parts.keys).rename_columns(keys)
-    held = holding(work, held, touched, keys, only_keys(touched, keys, "r", texts))
+    here = None if few is None else few.select(parts.keys).rename_columns(keys)
+    held = held_with(work, keys, touched, here).select(*(quote(stored[name]) for name in parts.columns))
     rows = together(work, apart, parts, new, held)
     if rows is None:
         return None

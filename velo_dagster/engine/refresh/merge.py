@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import output
 from velo_dagster.engine.nested import JSON_TEXT
-from velo_dagster.engine.refresh.differences import How, computed, holding, write_differences
-from velo_dagster.engine.refresh.few import only_keys
+from velo_dagster.engine.refresh.differences import How, computed, held_with, write_differences
 from velo_dagster.engine.refresh.rows import has_misfits, keys_of, mapped, reads_text, winners, with_keys
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
 
@@ -45,8 +44,7 @@ def merge(work: Work) -> Write:
     spelled = {name.casefold(): name for name in rows.columns}
     names = [spelled[key.casefold()] for key in work.plan.refresh.keys]
     keys = touched.toDF(*names)
-    known = only_keys(keys, names, "r", None if few is None else few.rename_columns(names))
-    held = holding(work, work.target.snapshot(spark), keys, names, known)
+    held = held_with(work, names, keys, None if few is None else few.rename_columns(names))
     return write_differences(
         work, rows=rows, held=held, keys=names, unique=True, rows_read=changes.count, how=How("merge", KEYS)
     )
