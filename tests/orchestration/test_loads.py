@@ -265,6 +265,67 @@ def test_the_source_sensor_waits_says_so_and_asks_for_the_first_load(location: L
     assert [event.passed for event in there.asset_events if isinstance(event, AssetCheckEvaluation)] == [True]
 
 
+def report(location: Location, tick: SensorResult) -> SensorResult:
+    """What the daemon does with a tick's events."""
+    for event in tick.asset_events:
+        location.instance.report_runless_asset_event(event)
+    return tick
+
+
+def standing(location: Location, table: str, check: str) -> tuple[bool, str, str]:
+    """What Dagster shows of a check: whether it passed, how severe that is, and its sentence."""
+    key = AssetCheckKey(AssetKey.from_user_string(table), check)
+    latest = location.instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key].evaluation
+    assert latest is not None
+    return latest.passed, latest.severity.value, latest.description or ""
+
+
+def test_a_file_that_is_gone_is_told_and_holds_up_nothing(location: Location):
+    """Its rows stay, so what reads its table, and what also reads it, is loaded on."""
+    location.play.write(
+        "t.sql", SQL + "CREATE TABLE priced AS SELECT o.id, r.rate FROM orders o CROSS JOIN file://data/rates.csv r;"
+    )
+    location.play.write("data/users.csv", "user_id,name\n1,ann\n2,bob\n")
+    rates = location.play.write("data/rates.csv", "rate\n2\n")
+    location.load("orders", "users", "enriched", "priced")
+    there = report(location, location.tick("velo_sources"))
+    assert standing(location, "priced", "source_ready")[0]
+    quiet = evaluate_automation_conditions(location.definitions, location.instance)
+    rates.unlink()
+    location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7\n")
+    location.load("orders")
+    gone = report(location, location.tick("velo_sources", there.cursor))
+    assert "file://data/rates.csv is gone since " in str(gone.skip_reason)
+    (seen,) = [event for event in gone.asset_events if isinstance(event, AssetObservation)]
+    assert (seen.metadata["velo/state"].value, seen.metadata["velo/category"].value) == ("gone", "missing")
+    passed, _, said = standing(location, "file/data_rates_csv", "ready")
+    assert passed and "its rows stay (file.deleted = keep)" in said
+    passed, severity, said = standing(location, "priced", "source_ready")
+    assert (passed, severity) == (False, "WARN") and "File 'data/rates.csv' does not exist." in said
+    increments = location.tick("priced__increments")
+    assert not increments.run_requests and "its rows stay" in str(increments.skip_reason)
+    automation = evaluate_automation_conditions(location.definitions, location.instance, cursor=quiet.cursor)
+    assert automation.get_num_requested(AssetKey("priced")) == 1
+    assert location.load("priced").success
+    assert sum(location.play.rows("priced").values()) == 3
+    location.play.write("data/rates.csv", "rate\n2\n")
+    back = report(location, location.tick("velo_sources", gone.cursor))
+    assert "gone" not in str(back.skip_reason)
+    assert standing(location, "priced", "source_ready")[0]
+
+
+def test_a_failed_load_is_told_with_its_reason_where_the_next_one_is_waited_for(location: Location):
+    """A column that a statement names and a file no longer has is found out by a load, not by a look."""
+    location.load("orders")
+    location.play.write("data/orders-1.csv", "id,user_id\n1,1\n")
+    (request,) = list(location.tick("orders__increments").run_requests or ())
+    location.instance.add_dynamic_partitions("velo/orders/increments", ["2"])
+    assert not location.load("orders", "orders/increments", partition="2", tags=request.tags).success
+    waiting = str(location.tick("orders__increments").skip_reason)
+    assert "it is tried again when something changes" in waiting
+    assert "error E114 There is no column 'amount'." in waiting
+
+
 def test_a_first_load_in_parts_goes_on_also_where_tables_are_read(location: Location):
     rates = "file://data/rates.csv r WITH ('loading.bulk.max_records' = '1')"
     location.play.write("t.sql", SQL + f"CREATE TABLE priced AS SELECT o.id, r.rate FROM orders o CROSS JOIN {rates};")

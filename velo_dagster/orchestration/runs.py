@@ -14,6 +14,7 @@ from dagster import (
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
+    EventLogEntry,
     RunRecord,
     RunsFilter,
 )
@@ -101,12 +102,22 @@ class Runs:
         at = time.strftime("%H:%M:%S UTC", time.gmtime(again))
         run = last.dagster_run
         ended_as = f"load {load} ended as {run.status.value.lower()} in run {run.run_id[:8]}"
-        return attempt, f"{ended_as}; it is tried again when something changes, or at {at}"
+        again_when = f"it is tried again when something changes, or at {at}"
+        return attempt, "\n".join([f"{ended_as}; {again_when}", *self._reasons(run)])
 
     def _was_killed(self, run: DagsterRun) -> bool:
         """Whether it ended although no step of it failed. Who noticed, we or Dagster, does not matter."""
-        failed = self._instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
-        return run.status == DagsterRunStatus.FAILURE and not failed
+        return run.status == DagsterRunStatus.FAILURE and not self._failures(run)
+
+    def _reasons(self, run: DagsterRun) -> list[str]:
+        """What the steps of a run failed with, a line each; all of it is in the run's log."""
+        found = [entry.get_dagster_event().step_failure_data for entry in self._failures(run)]
+        told = [one.user_failure_data.description if one.user_failure_data else None for one in found]
+        whole = [said or (one.error.message if one.error else "") for said, one in zip(told, found, strict=True)]
+        return [text.strip().partition("\n")[0] for text in whole if text.strip()]
+
+    def _failures(self, run: DagsterRun) -> Sequence[EventLogEntry]:
+        return self._instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
 
     @staticmethod
     def mark(seen: Sequence[Any]) -> str:

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from dagster import (
     AddDynamicPartitionsRequest,
     AssetKey,
     AssetMaterialization,
-    AssetObservation,
     AssetSelection,
     AutomationConditionSensorDefinition,
     DagsterInstance,
     DefaultSensorStatus,
     DeleteDynamicPartitionsRequest,
     EventLogEntry,
-    MetadataValue,
     RunRequest,
     SensorDefinition,
     SensorEvaluationContext,
@@ -36,11 +32,11 @@ from dagster import (
 from velo_dagster.engine.status import CHANGED, GOES, OK, TableStatus, table_status
 from velo_dagster.errors import VeloError
 from velo_dagster.orchestration.behind import due, untold_loads
-from velo_dagster.orchestration.checks import ready_evaluation
 from velo_dagster.orchestration.probes import Looker
 from velo_dagster.orchestration.runs import ATTEMPT, LOAD, SEEN, TABLE, Runs
-from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs, outdated, partitions_of
+from velo_dagster.orchestration.specs import ProjectSpecs, TableSpecs, outdated, partitions_of
 from velo_dagster.orchestration.verdicts import Verdicts, failed_check, newest_loads
+from velo_dagster.orchestration.waits import waits_of
 from velo_dagster.plan.references import missable
 from velo_dagster.sources.contract import Probe
 from velo_dagster.store.watched import WatchedWarehouse
@@ -69,7 +65,7 @@ def source_sensor(specs: ProjectSpecs, interval: int) -> SensorDefinition:
     def velo_sources(context: SensorEvaluationContext) -> SensorResult:
         before = _cursor(context)
         looks = looker.look_at(specs.sources)
-        waits, reasons, news = _waits(specs, before.get("waits", {}), looks, interval)
+        waits = waits_of(specs, before.get("waits", {}), looks, interval)
         runs = Runs(context.instance, specs.loaded)
         behind = {table.plan.name: runs.mark(found) for table in following if (found := due(specs, table))}
         wanted = [_first_load(specs, table, looks, runs) for table in reading]
@@ -81,13 +77,13 @@ def source_sensor(specs: ProjectSpecs, interval: int) -> SensorDefinition:
         requests = [request for request, _ in wanted if request is not None]
         newest = newest_loads(specs, context.instance)
         told, partitions = _untold(specs, context.instance, newest, runs)
-        checked, going_on = verdicts.missing(context.instance, runs, newest)
-        reasons += [*(reason for _, reason in wanted if reason), *going_on]
+        checked, going_on = verdicts.missing(context.instance, runs, newest, waits.since)
+        reasons = [*waits.reasons, *(reason for _, reason in wanted if reason), *going_on]
         return SensorResult(
             run_requests=requests,
             skip_reason=None if requests else SkipReason("\n".join(reasons) or "Every source is there and loaded."),
-            cursor=json.dumps({"waits": waits, "behind": behind}),
-            asset_events=[*news, *told, *checked],
+            cursor=json.dumps({"waits": waits.cursor, "behind": behind}),
+            asset_events=[*waits.news, *told, *checked],
             dynamic_partitions_requests=partitions,
         )
 
@@ -143,63 +139,6 @@ def _cursor(context: SensorEvaluationContext) -> dict[str, Any]:
         return json.loads(context.cursor or "{}")
     except ValueError:
         return {}
-
-
-def _waits(
-    specs: ProjectSpecs, before: Mapping[str, Any], looks: Mapping[Any, Probe], interval: int
-) -> tuple[dict[str, Any], list[str], list[Any]]:
-    """Since when each source is waited for, the same in words, and events for those of which there is news.
-
-    A source that stays away is told of ever more seldom: at the first, second, fourth, eighth … look.
-    """
-    now = time.time()
-    waits: dict[str, Any] = {}
-    reasons: list[str] = []
-    news: list[Any] = []
-    for source in specs.sources:
-        look, name = looks[source.key], source.key.to_user_string()
-        last = before.get(name)
-        attempt = (last["attempt"] if last else 0) + 1
-        since = (last["since"] if last else None) or now
-        if look.ready:
-            waits[name] = {"since": None, "attempt": 0}
-            if last is None or last["attempt"]:
-                news += [_observed(source, look, "ready", since, attempt), ready_evaluation(source, look)]
-            continue
-        waits[name] = {"since": since, "attempt": attempt}
-        reasons.append(_waiting(source, look, since, attempt, now + interval))
-        if attempt & (attempt - 1) == 0:
-            news += [_observed(source, look, reasons[-1], since, attempt), ready_evaluation(source, look)]
-    return waits, reasons, news
-
-
-def _waiting(source: SourceSpecs, look: Probe, since: float, attempt: int, again: float) -> str:
-    return (
-        f"waiting for {source.node.label} since {_time(since)}, attempt {attempt}, next look {_time(again)}, "
-        f"category {look.category}: {_brief(look.message)}"
-    )
-
-
-def _brief(message: str) -> str:
-    """The sentence and the first thing to do; the source's check has all of it."""
-    lines = message.splitlines()
-    return "\n".join([lines[0], *(line for line in lines if line.startswith("  1. "))])
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _observed(source: SourceSpecs, look: Probe, said: str, since: float, attempt: int) -> AssetObservation:
-    """`since`: when the wait began that goes on, or has just ended; `attempt`: the looks that it took so far."""
-    metadata: dict[str, Any] = {
-        "velo/state": "ready" if look.ready else "waiting",
-        "velo/category": look.category or "ready",
-        "velo/since": MetadataValue.timestamp(since),
-        "velo/attempt": attempt,
-        "velo/message": look.message,
-    }
-    return AssetObservation(source.key, description=said, metadata=metadata)
 
 
 def _first_load(
@@ -302,7 +241,7 @@ def _news(table: TableSpecs, status: TableStatus) -> tuple[list[Any], list[str]]
         elif is_new:
             new.append((one.name, one.lag, one.notes))
         else:
-            reasons += [f"{one.name}: {note}" for note in one.notes]
+            reasons += [f"{one.name}: {note}" for note in ([one.gone] if one.gone else one.notes)]
     return new, reasons
 
 
