@@ -20,6 +20,7 @@ from dagster import (
 )
 
 from velo_dagster.orchestration.processes import PROCESS, is_gone
+from velo_dagster.orchestration.specs import TableSpecs
 
 TABLE, LOAD, SEEN, ATTEMPT = "velo/table", "velo/load", "velo/seen", "velo/attempt"
 BULK, REFRESH = "bulk_load", "full_refresh"
@@ -39,28 +40,31 @@ WORKING = (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
 
 
 class Runs:
-    """Runs of one instance, looked up at most once per tick. `assets`: all that are a project's."""
+    """Runs of one instance as they are when this is made. `assets`: all that are a project's.
+
+    A run that has ended before that shows in its table, if that is looked at afterwards. Whoever looks at a table first
+    can miss a run in both.
+    """
 
     def __init__(self, instance: DagsterInstance, assets: Collection[AssetKey]) -> None:
         self._instance = instance
         self._assets = frozenset(assets)
-        self._going: list[DagsterRun] | None = None
+        self._going = self._alive()
 
-    def going(self, key: AssetKey) -> DagsterRun | None:
-        """A run that is on its way and loads this table, whoever started it."""
-        return next((run for run in self._alive() if self._loads(run, key)), None)
+    def going(self, table: TableSpecs) -> DagsterRun | None:
+        """A run that is on its way and loads this table, whoever started it: also by one of its increments alone."""
+        keys = {table.key} if table.increments is None else {table.key, table.increments.key}
+        return next((run for run in self._going if self._loads(run, keys)), None)
 
     @staticmethod
-    def _loads(run: DagsterRun, key: AssetKey) -> bool:
+    def _loads(run: DagsterRun, keys: Collection[AssetKey]) -> bool:
         """A run of a whole job says no assets; ours load everything."""
-        return run.job_name in LOADING if run.asset_selection is None else key in run.asset_selection
+        return run.job_name in LOADING if run.asset_selection is None else not run.asset_selection.isdisjoint(keys)
 
     def _alive(self) -> list[DagsterRun]:
         """The runs that are on their way. One of ours whose process died is ended."""
-        if self._going is None:
-            found = self._instance.get_run_records(RunsFilter(statuses=GOING))
-            self._going = [one.dagster_run for one in found if not self._died(one)]
-        return self._going
+        found = self._instance.get_run_records(RunsFilter(statuses=GOING))
+        return [one.dagster_run for one in found if not self._died(one)]
 
     def _died(self, record: RunRecord) -> bool:
         """A run worker that was killed leaves its run as it was for ever, and nothing would load the table again."""

@@ -53,7 +53,7 @@ class Verdicts:
 
         `sources_since`: when sources came into the states that they are in.
         """
-        tables = [table for table in self._specs.tables.values() if runs.going(table.key) is None]
+        tables = [table for table in self._specs.tables.values() if runs.going(table) is None]
         goes_on = self._batch.goes_on
         found = self._batch.take()
         if not goes_on:
