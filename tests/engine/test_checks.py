@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 
 import pytest
 
@@ -57,6 +58,42 @@ def test_all_is_well_after_a_load(shop: Play):
     assert failed(shop, "orders") == {"positive"}
     assert not failed(shop, "totals") | failed(shop, "latest")
     assert not list((shop.folder / "warehouse").glob("_velo_check_*"))
+
+
+GONE = """
+CREATE TABLE plain AS SELECT * FROM file://one/1.csv;
+CREATE TABLE latest AS SELECT id PRIMARY KEY, v FROM file://one/1.csv;
+CREATE TABLE several AS SELECT * FROM file://d/*.csv;
+CREATE TABLE emptied AS SELECT * FROM file://one/1.csv WITH ('file.deleted' = 'remove');
+"""
+
+
+def test_a_source_that_is_gone_is_told_though_its_rows_stay(play: Play):
+    play.write("t.sql", GONE)
+    for name in ("one/1.csv", "d/1.csv", "d/2.csv"):
+        play.write(name, "id,v\n1,10\n")
+    play.loaded()
+    (play.folder / "one/1.csv").unlink()
+    (play.folder / "d/1.csv").unlink()
+    for _ in ("before a load", "after a load"):
+        told = {table: found(play, table)["source_ready"] for table in ("plain", "latest", "several", "emptied")}
+        assert {table: finding.passed for table, finding in told.items()} == {
+            "plain": False,
+            "latest": False,
+            "several": True,
+            "emptied": False,
+        }
+        for table, how in (("plain", "keep"), ("latest", "keep"), ("emptied", "remove")):
+            said = told[table].message
+            assert said.startswith("file://one/1.csv: File 'one/1.csv' does not exist.")
+            assert f"(file.deleted = {how})" in said
+            assert re.search(r"Last loaded at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.", said)
+        play.loaded()
+    assert (play.rows("plain").total(), play.rows("latest").total(), play.rows("emptied").total()) == (1, 1, 0)
+    (play.folder / "d/2.csv").unlink()
+    assert "No files match pattern 'd/*.csv'." in found(play, "several")["source_ready"].message
+    play.write("one/1.csv", "id,v\n1,10\n")
+    assert all(found(play, table)["source_ready"].passed for table in ("plain", "latest", "emptied"))
 
 
 def test_a_table_that_was_never_loaded_passes_nothing(play: Play):

@@ -25,7 +25,10 @@ LAUNCH = """mutation($p: ExecutionParams!) { launchPipelineExecution(executionPa
 RUNS = """{ runsOrError(limit: 50) { ... on Runs { results {
   runId status pipelineName tags { key value } assetSelection { path } } } } }"""
 SENSORS = """query($s: RepositorySelector!) { sensorsOrError(repositorySelector: $s) { ... on Sensors { results {
-  name sensorState { status ticks(limit: 20) { status skipReason error { message } } } } } } }"""
+  name sensorState { status } } } } }"""
+# Asked for all sensors at once, Dagster shows no ticks after a restart.
+TICKS = """query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor {
+  sensorState { ticks(limit: 20) { status skipReason error { message } } } } } }"""
 ASSET = """query($k: AssetKeyInput!) { assetOrError(assetKey: $k) { ... on Asset {
   assetMaterializations(limit: 20) { runId metadataEntries { label ... on IntMetadataEntry { intValue } } }
   definition { partitionStats { numMaterialized numFailed numPartitions } } } } }"""
@@ -101,8 +104,8 @@ class Dev:
         return self.ask(RUNS)["runsOrError"]["results"]
 
     def ticks(self, sensor: str) -> list[dict[str, Any]]:
-        found = self.ask(SENSORS, s=self._location())["sensorsOrError"]["results"]
-        return next(one["sensorState"]["ticks"] for one in found if one["name"] == sensor)
+        found = self.ask(TICKS, s={**self._location(), "sensorName": sensor})["sensorOrError"]
+        return found["sensorState"]["ticks"]
 
     def sensors(self) -> dict[str, str]:
         found = self.ask(SENSORS, s=self._location())["sensorsOrError"]["results"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from dagster import (
     AssetMaterialization,
     AssetObservation,
     DagsterInstance,
+    DagsterRun,
     DagsterRunStatus,
     Definitions,
     ExecuteInProcessResult,
@@ -32,6 +33,7 @@ from velo_dagster import VeloLoadConfig, build_velo_definitions
 from velo_dagster.engine.load import TableLoad
 from velo_dagster.engine.report import LoadReport
 from velo_dagster.orchestration.assets import RETRIES
+from velo_dagster.orchestration.sensors import CHANCES
 from velo_dagster.store.table import Overtaken
 
 SQL = """
@@ -265,6 +267,67 @@ def test_the_source_sensor_waits_says_so_and_asks_for_the_first_load(location: L
     assert [event.passed for event in there.asset_events if isinstance(event, AssetCheckEvaluation)] == [True]
 
 
+def report(location: Location, tick: SensorResult) -> SensorResult:
+    """What the daemon does with a tick's events."""
+    for event in tick.asset_events:
+        location.instance.report_runless_asset_event(event)
+    return tick
+
+
+def standing(location: Location, table: str, check: str) -> tuple[bool, str, str]:
+    """What Dagster shows of a check: whether it passed, how severe that is, and its sentence."""
+    key = AssetCheckKey(AssetKey.from_user_string(table), check)
+    latest = location.instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key].evaluation
+    assert latest is not None
+    return latest.passed, latest.severity.value, latest.description or ""
+
+
+def test_a_file_that_is_gone_is_told_and_holds_up_nothing(location: Location):
+    """Its rows stay, so what reads its table, and what also reads it, is loaded on."""
+    location.play.write(
+        "t.sql", SQL + "CREATE TABLE priced AS SELECT o.id, r.rate FROM orders o CROSS JOIN file://data/rates.csv r;"
+    )
+    location.play.write("data/users.csv", "user_id,name\n1,ann\n2,bob\n")
+    rates = location.play.write("data/rates.csv", "rate\n2\n")
+    location.load("orders", "users", "enriched", "priced")
+    there = report(location, location.tick("velo_sources"))
+    assert standing(location, "priced", "source_ready")[0]
+    quiet = evaluate_automation_conditions(location.definitions, location.instance)
+    rates.unlink()
+    location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7\n")
+    location.load("orders")
+    gone = report(location, location.tick("velo_sources", there.cursor))
+    assert "file://data/rates.csv is gone since " in str(gone.skip_reason)
+    (seen,) = [event for event in gone.asset_events if isinstance(event, AssetObservation)]
+    assert (seen.metadata["velo/state"].value, seen.metadata["velo/category"].value) == ("gone", "missing")
+    passed, _, said = standing(location, "file/data_rates_csv", "ready")
+    assert passed and "its rows stay (file.deleted = keep)" in said
+    passed, severity, said = standing(location, "priced", "source_ready")
+    assert (passed, severity) == (False, "WARN") and "File 'data/rates.csv' does not exist." in said
+    increments = location.tick("priced__increments")
+    assert not increments.run_requests and "its rows stay" in str(increments.skip_reason)
+    automation = evaluate_automation_conditions(location.definitions, location.instance, cursor=quiet.cursor)
+    assert automation.get_num_requested(AssetKey("priced")) == 1
+    assert location.load("priced").success
+    assert sum(location.play.rows("priced").values()) == 3
+    location.play.write("data/rates.csv", "rate\n2\n")
+    back = report(location, location.tick("velo_sources", gone.cursor))
+    assert "gone" not in str(back.skip_reason)
+    assert standing(location, "priced", "source_ready")[0]
+
+
+def test_a_failed_load_is_told_with_its_reason_where_the_next_one_is_waited_for(location: Location):
+    """A column that a statement names and a file no longer has is found out by a load, not by a look."""
+    location.load("orders")
+    location.play.write("data/orders-1.csv", "id,user_id\n1,1\n")
+    (request,) = list(location.tick("orders__increments").run_requests or ())
+    location.instance.add_dynamic_partitions("velo/orders/increments", ["2"])
+    assert not location.load("orders", "orders/increments", partition="2", tags=request.tags).success
+    waiting = str(location.tick("orders__increments").skip_reason)
+    assert "it is tried again when something changes" in waiting
+    assert "error E114 There is no column 'amount'." in waiting
+
+
 def test_a_first_load_in_parts_goes_on_also_where_tables_are_read(location: Location):
     rates = "file://data/rates.csv r WITH ('loading.bulk.max_records' = '1')"
     location.play.write("t.sql", SQL + f"CREATE TABLE priced AS SELECT o.id, r.rate FROM orders o CROSS JOIN {rates};")
@@ -455,11 +518,31 @@ def test_a_run_that_is_cancelled_and_killed_is_ended(location: Location):
     assert found is not None and found.status is DagsterRunStatus.CANCELED
 
 
+def looked(location: Location, times: int, cursor: str | None = None) -> SensorResult:
+    """The last of so many looks of the source sensor, after others at which it asked for nothing."""
+    for _ in range(times - 1):
+        tick = location.tick("velo_sources", cursor)
+        assert not tick.run_requests
+        cursor = tick.cursor
+    return location.tick("velo_sources", cursor)
+
+
+def asked(tick: SensorResult) -> list[list[AssetKey]]:
+    return [list(request.asset_selection or ()) for request in tick.run_requests or ()]
+
+
 def caught_up(location: Location) -> list[list[AssetKey]]:
-    """What the sensor asks for at its second look, when automation had its chance."""
-    cursor = location.tick("velo_sources").cursor
-    second = location.tick("velo_sources", cursor)
-    return [list(request.asset_selection or ()) for request in second.run_requests or ()]
+    """What the sensor asks for when automation had its chance."""
+    return asked(looked(location, CHANCES))
+
+
+def started(location: Location, *keys: str) -> DagsterRun:
+    """A run that is on its way."""
+    return location.instance.create_run_for_job(
+        location.definitions.resolve_implicit_global_asset_job_def(),
+        asset_selection=frozenset(map(AssetKey.from_user_string, keys)),
+        status=DagsterRunStatus.STARTED,
+    )
 
 
 def test_a_table_over_tables_that_stays_behind_is_asked_for(location: Location):
@@ -477,14 +560,75 @@ def test_a_table_over_tables_that_stays_behind_is_asked_for(location: Location):
     assert caught_up(location) == []
 
 
+def test_automation_has_its_chance_once_what_is_read_can_be_read(location: Location):
+    """It asks only when the run that loaded an input has ended; both would ask for the same load if we were first."""
+    location.play.write("data/users.csv", "user_id,name\n1,ann\n2,bob\n")
+    location.load("orders", "users", "enriched")
+    location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7\n")
+    location.load("orders")
+    checking = started(location, "orders")
+    held_up = looked(location, 2 * CHANCES)
+    location.instance.report_run_canceled(checking)
+    behind = looked(location, CHANCES - 1, held_up.cursor)
+    assert asked(behind) == [], "automation may be about to ask"
+    assert "enriched is behind what it reads; velo_automation has its chance first" in str(behind.skip_reason)
+    loading = started(location, "enriched")
+    going = looked(location, CHANCES, behind.cursor)
+    assert "enriched: run " in str(going.skip_reason)
+    location.instance.report_run_failed(loading)
+    assert asked(looked(location, 1, going.cursor)) == [[AssetKey("enriched")]], "what was killed, nobody asks for"
+    location.load("enriched")
+    location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,8\n")
+    location.load("orders")
+    assert asked(looked(location, 1, going.cursor)) == [], "another load, another chance"
+
+
+@pytest.fixture
+def ends_meanwhile(location: Location, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has a table loaded between two looks of a tick: right before it asks Dagster which runs are on their way."""
+
+    def arranged(table: str) -> None:
+        found, pending = DagsterInstance.get_run_records, [table]
+
+        def late(self: DagsterInstance, *given: Any, **named: Any) -> Any:
+            while pending:
+                location.play.loaded(pending.pop())
+            return found(self, *given, **named)
+
+        monkeypatch.setattr(DagsterInstance, "get_run_records", late)
+
+    return arranged
+
+
+def test_what_a_run_has_loaded_meanwhile_is_not_asked_for(location: Location, ends_meanwhile: Callable[[str], None]):
+    """Runs are looked at after sources and tables, or a run that ends in between is missed in both."""
+    location.play.write("data/users.csv", "user_id,name\n1,ann\n2,bob\n")
+    location.load("orders", "users", "enriched")
+    location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7\n")
+    ends_meanwhile("orders")
+    assert location.tick("orders__increments").run_requests == []
+    behind = looked(location, CHANCES - 1)
+    ends_meanwhile("enriched")
+    assert asked(looked(location, 1, behind.cursor)) == []
+    assert location.play.rows("enriched") == location.play.reloaded().rows("enriched")
+
+
+def test_a_partition_that_is_run_again_by_hand_is_not_asked_for(location: Location):
+    location.load("orders")
+    location.play.write("data/orders-2.csv", "id,user_id,amount\n3,1,7\n")
+    run = started(location, "orders/increments")
+    waiting = location.tick("orders__increments")
+    assert not waiting.run_requests
+    assert f"run {run.run_id[:8]} is loading it" in str(waiting.skip_reason)
+
+
 def test_a_table_over_one_whose_blocking_check_fails_is_not_asked_for(location: Location):
     location.play.write("data/users.csv", "user_id,name\n1,ann\n2,bob\n")
     location.play.append("data/orders-1.csv", "3,1,-1\n")
     location.load("orders", "users")
-    cursor = location.tick("velo_sources").cursor
-    second = location.tick("velo_sources", cursor)
-    assert not second.run_requests
-    assert "enriched waits for orders: its check positive fails" in str(second.skip_reason)
+    tick = looked(location, CHANCES)
+    assert not tick.run_requests
+    assert "enriched waits for orders: its check positive fails" in str(tick.skip_reason)
 
 
 def test_dagster_is_told_of_loads_that_it_has_not_heard_of(location: Location):

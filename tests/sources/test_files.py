@@ -254,6 +254,24 @@ class TestChanges:
         desk.write("a.csv", "id\n3\n")
         assert values(keep, kept, keep.end(kept)) == [3]
 
+    @pytest.mark.parametrize("written", ["in/a.csv", "in/*.csv", "in/"])
+    def test_a_look_tells_that_nothing_is_left_of_what_was_read(self, desk: Desk, written: str) -> None:
+        """A load goes on from there, so it is ready; but nobody should take it for well."""
+        desk.write("in/a.csv", "id\n1\n")
+        source = desk.source(written)
+        position = source.end(None)
+        assert not source.probe(position).gone
+        (desk.folder / "in/a.csv").unlink()
+        look = source.probe(position)
+        assert (look.ready, look.gone, look.category) == (True, True, "missing")
+        assert source.scan(position, source.end(position)).empty
+        assert (source.probe().ready, source.probe().gone) == (False, False), "a first load has to wait"
+        assert not desk.source("in/a.csv", file__create__empty="true").probe(position).gone, (
+            "it is made when it is read"
+        )
+        (desk.folder / "in").rmdir()
+        assert (source.probe(position).ready, source.probe(position).gone) == (False, False)
+
     def test_only_rows_that_should_stay_can_be_lost(self, desk: Desk) -> None:
         """A full refresh must not be refused because of rows that it would rightly replace or drop."""
         desk.write("a.csv", "id\n1\n")

@@ -202,9 +202,12 @@ def _nothing_rejected(standing: Standing) -> Finding:
 
 
 def _source_ready(standing: Standing) -> Finding:
-    wrong = [one for one in standing.status().inputs if one.kind == "source" and one.health != OK]
-    if wrong:
-        return Finding(False, "\n".join(f"{one.name}: {one.health}" for one in wrong))
+    """Whether each source is there and may be read. Whether its columns are those of the SELECT, a load finds out."""
+    sources = [one for one in standing.status().inputs if one.kind == "source"]
+    wrong = [(one.name, one.gone if one.health == OK else one.health) for one in sources]
+    told = [f"{name}: {said}" for name, said in wrong if said]
+    if told:
+        return Finding(False, "\n".join(told))
     return Finding(True, "Every source answers.")
 
 

@@ -101,13 +101,18 @@ def _fingerprint(landing: Table) -> str | None:
     return None if record is None else record.fingerprint
 
 
-def delivered(warehouse: Warehouse, plan: TablePlan, planned: PlannedInput, record: Record | None) -> Position | None:
-    """Up to where a table, whose newest load is `record`, or its landing has what the source delivered."""
+def delivery(warehouse: Warehouse, plan: TablePlan, planned: PlannedInput, record: Record | None) -> Record | None:
+    """The newest load that took rows of the source: the table's own, which is `record`, or that of its landing."""
     if not reads_source_directly(plan):
         landing = landings(warehouse, plan)[plan.inputs.index(planned)].record()
         if landing is not None:
-            return position_of(landing)
-    return position_of(record)
+            return landing
+    return record
+
+
+def delivered(warehouse: Warehouse, plan: TablePlan, planned: PlannedInput, record: Record | None) -> Position | None:
+    """Up to where a table, whose newest load is `record`, or its landing has what the source delivered."""
+    return position_of(delivery(warehouse, plan, planned, record))
 
 
 def check_nothing_goes(

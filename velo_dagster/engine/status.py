@@ -10,7 +10,7 @@ from typing import Any
 
 from velo_dagster.engine.exempt import followed_inputs
 from velo_dagster.engine.inputs import has_news
-from velo_dagster.engine.landings import delivered
+from velo_dagster.engine.landings import delivery
 from velo_dagster.engine.source_load import position_of, table_positions
 from velo_dagster.errors import VeloError
 from velo_dagster.plan.inputs import PlannedInput
@@ -35,6 +35,7 @@ class InputStatus:
     """One input: the position read so far, and what of it waits (`lag`, in `unit`; None if that can't be told).
 
     `notes`: what the next load will say about it, and is no trouble. `waits`: it is not there yet, which is no fault.
+    `gone`: it was read before and is not there any more, in a sentence; loads go on without it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class InputStatus:
     summary: str = ""
     notes: tuple[str, ...] = ()
     waits: bool = False
+    gone: str = ""
 
     @property
     def unfinished(self) -> bool:
@@ -158,7 +160,8 @@ def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int,
         return replace(found, lag=0, notes=(STAYS,))
     position = position_of(record)
     try:
-        position = delivered(warehouse, plan, planned, record)
+        newest = delivery(warehouse, plan, planned, record)
+        position = position_of(newest)
         source = open_source(planned, project.root, {})
         summary = source.summary(position) if position is not None else ""
         probe = source.probe(position)
@@ -167,9 +170,14 @@ def _input(project: Project, warehouse: Warehouse, plan: TablePlan, number: int,
             return InputStatus(planned.label, "source", position, None, "bytes", probe.message, summary, waits=waits)
         scan = source.scan(position, source.end(position, wait=False))
         notes = [*source.notes(), *([GOES] if position is not None and scan.removed is not None else [])]
+        gone = f"{probe.message} Last loaded at {_moment(newest)}." if probe.gone and newest is not None else ""
     except VeloError as error:
         return InputStatus(planned.label, "source", position, None, "bytes", error.what)
-    return InputStatus(planned.label, "source", position, scan.bytes, "bytes", OK, summary, tuple(notes))
+    return InputStatus(planned.label, "source", position, scan.bytes, "bytes", OK, summary, tuple(notes), gone=gone)
+
+
+def _moment(record: Record) -> str:
+    return f"{datetime.fromtimestamp(record.at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _table_input(planned: PlannedInput, table: Table, record: Record | None) -> InputStatus:

@@ -73,7 +73,7 @@ def untold_loads(
         told = newest.get(table.key)
         if record is None or (told is not None and told.timestamp >= record.at / 1000):
             continue
-        if runs.going(table.key) is None:
+        if runs.going(table) is None:
             yield table, record, AssetMaterialization(table.key, metadata=load_metadata(record))
 
 

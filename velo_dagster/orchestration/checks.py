@@ -24,6 +24,7 @@ from velo_dagster.orchestration.translator import plain
 from velo_dagster.sources.contract import Probe
 
 READY = "ready"
+DESCRIPTION = "It is there and may be read; or it was read before, so that loads go on without it."
 
 
 def table_checks(specs: ProjectSpecs, table: TableSpecs) -> AssetChecksDefinition:
@@ -79,11 +80,15 @@ def _spec(table: TableSpecs, check: Check) -> AssetCheckSpec:
 
 
 def source_checks(specs: ProjectSpecs, source: SourceSpecs) -> AssetChecksDefinition:
-    """Whether the source is there. Tables that also read tables are loaded by automation only once it is."""
+    """Whether what reads the source can be loaded. Tables that also read tables are loaded by automation only then.
+
+    One that was read and is gone passes, with a sentence that says so: its tables keep its rows, and loads go on. What
+    reads it says by its own check that it is not there, which holds up nothing.
+    """
 
     @multi_asset_check(
         name=f"{plain('__'.join(source.key.path))}__{READY}",
-        specs=[AssetCheckSpec(READY, asset=source.key, description="It is there and may be read.", blocking=True)],
+        specs=[AssetCheckSpec(READY, asset=source.key, description=DESCRIPTION, blocking=True)],
     )
     def ready(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
         yield AssetCheckResult(**_seen(source, Looker(specs).look_at([source])[source.key]))

@@ -90,7 +90,7 @@ class Looker:
         for group, look in looks.items():
             for asked, probe in zip(look.asked, self._answers(group, look), strict=True):
                 found[asked.key].append(probe)
-        return {key: next((look for look in looks if not look.ready), looks[0]) for key, looks in found.items()}
+        return {key: _worst(looks) for key, looks in found.items()}
 
     def _answers(self, group: Hashable, look: _Look) -> Sequence[Probe]:
         if group in self._hanging:
@@ -104,6 +104,11 @@ class Looker:
         else:
             said = f"Others took {ALL_SECONDS:.0f} s, so there was no time to look at it."
         return [Probe(False, said, "network")] * len(look.asked)
+
+
+def _worst(looks: Iterable[Probe]) -> Probe:
+    """Of the looks at one source, one for each table that reads it, the one that is to be told."""
+    return min(looks, key=lambda look: (look.ready, not look.gone))
 
 
 def _look(looks: Iterable[_Look]) -> None:

@@ -14,11 +14,13 @@ from dagster import (
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
+    EventLogEntry,
     RunRecord,
     RunsFilter,
 )
 
 from velo_dagster.orchestration.processes import PROCESS, is_gone
+from velo_dagster.orchestration.specs import TableSpecs
 
 TABLE, LOAD, SEEN, ATTEMPT = "velo/table", "velo/load", "velo/seen", "velo/attempt"
 BULK, REFRESH = "bulk_load", "full_refresh"
@@ -38,28 +40,31 @@ WORKING = (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
 
 
 class Runs:
-    """Runs of one instance, looked up at most once per tick. `assets`: all that are a project's."""
+    """Runs of one instance as they are when this is made. `assets`: all that are a project's.
+
+    A run that has ended before that shows in its table, if that is looked at afterwards. Whoever looks at a table first
+    can miss a run in both.
+    """
 
     def __init__(self, instance: DagsterInstance, assets: Collection[AssetKey]) -> None:
         self._instance = instance
         self._assets = frozenset(assets)
-        self._going: list[DagsterRun] | None = None
+        self._going = self._alive()
 
-    def going(self, key: AssetKey) -> DagsterRun | None:
-        """A run that is on its way and loads this table, whoever started it."""
-        return next((run for run in self._alive() if self._loads(run, key)), None)
+    def going(self, table: TableSpecs) -> DagsterRun | None:
+        """A run that is on its way and loads this table, whoever started it: also by one of its increments alone."""
+        keys = {table.key} if table.increments is None else {table.key, table.increments.key}
+        return next((run for run in self._going if self._loads(run, keys)), None)
 
     @staticmethod
-    def _loads(run: DagsterRun, key: AssetKey) -> bool:
+    def _loads(run: DagsterRun, keys: Collection[AssetKey]) -> bool:
         """A run of a whole job says no assets; ours load everything."""
-        return run.job_name in LOADING if run.asset_selection is None else key in run.asset_selection
+        return run.job_name in LOADING if run.asset_selection is None else not run.asset_selection.isdisjoint(keys)
 
     def _alive(self) -> list[DagsterRun]:
         """The runs that are on their way. One of ours whose process died is ended."""
-        if self._going is None:
-            found = self._instance.get_run_records(RunsFilter(statuses=GOING))
-            self._going = [one.dagster_run for one in found if not self._died(one)]
-        return self._going
+        found = self._instance.get_run_records(RunsFilter(statuses=GOING))
+        return [one.dagster_run for one in found if not self._died(one)]
 
     def _died(self, record: RunRecord) -> bool:
         """A run worker that was killed leaves its run as it was for ever, and nothing would load the table again."""
@@ -101,12 +106,22 @@ class Runs:
         at = time.strftime("%H:%M:%S UTC", time.gmtime(again))
         run = last.dagster_run
         ended_as = f"load {load} ended as {run.status.value.lower()} in run {run.run_id[:8]}"
-        return attempt, f"{ended_as}; it is tried again when something changes, or at {at}"
+        again_when = f"it is tried again when something changes, or at {at}"
+        return attempt, "\n".join([f"{ended_as}; {again_when}", *self._reasons(run)])
 
     def _was_killed(self, run: DagsterRun) -> bool:
         """Whether it ended although no step of it failed. Who noticed, we or Dagster, does not matter."""
-        failed = self._instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
-        return run.status == DagsterRunStatus.FAILURE and not failed
+        return run.status == DagsterRunStatus.FAILURE and not self._failures(run)
+
+    def _reasons(self, run: DagsterRun) -> list[str]:
+        """What the steps of a run failed with, a line each; all of it is in the run's log."""
+        found = [entry.get_dagster_event().step_failure_data for entry in self._failures(run)]
+        told = [one.user_failure_data.description if one.user_failure_data else None for one in found]
+        whole = [said or (one.error.message if one.error else "") for said, one in zip(told, found, strict=True)]
+        return [text.strip().partition("\n")[0] for text in whole if text.strip()]
+
+    def _failures(self, run: DagsterRun) -> Sequence[EventLogEntry]:
+        return self._instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
 
     @staticmethod
     def mark(seen: Sequence[Any]) -> str:

@@ -1,4 +1,5 @@
 """Who starts loads: one sensor looks after all sources, one per table after new data, one after tables over tables.
+The first also looks after those that the last one forgets.
 
 The truth about positions is in the tables; cursors only remember since when something is waited for.
 """
@@ -7,24 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from dagster import (
     AddDynamicPartitionsRequest,
     AssetKey,
     AssetMaterialization,
-    AssetObservation,
     AssetSelection,
     AutomationConditionSensorDefinition,
     DagsterInstance,
+    DagsterRun,
     DefaultSensorStatus,
     DeleteDynamicPartitionsRequest,
     EventLogEntry,
-    MetadataValue,
     RunRequest,
     SensorDefinition,
     SensorEvaluationContext,
@@ -36,11 +34,11 @@ from dagster import (
 from velo_dagster.engine.status import CHANGED, GOES, OK, TableStatus, table_status
 from velo_dagster.errors import VeloError
 from velo_dagster.orchestration.behind import due, untold_loads
-from velo_dagster.orchestration.checks import ready_evaluation
 from velo_dagster.orchestration.probes import Looker
 from velo_dagster.orchestration.runs import ATTEMPT, LOAD, SEEN, TABLE, Runs
-from velo_dagster.orchestration.specs import ProjectSpecs, SourceSpecs, TableSpecs, outdated, partitions_of
+from velo_dagster.orchestration.specs import ProjectSpecs, TableSpecs, outdated, partitions_of
 from velo_dagster.orchestration.verdicts import Verdicts, failed_check, newest_loads
+from velo_dagster.orchestration.waits import waits_of
 from velo_dagster.plan.references import missable
 from velo_dagster.sources.contract import Probe
 from velo_dagster.store.watched import WatchedWarehouse
@@ -48,11 +46,19 @@ from velo_dagster.store.watched import WatchedWarehouse
 SOURCES = "velo_sources"
 AUTOMATION = "velo_automation"
 
+CHANCES = 3
+"""At so many looks a table that is behind could have been loaded before it is asked for: automation comes first."""
+
 _PartitionsChange = AddDynamicPartitionsRequest | DeleteDynamicPartitionsRequest
 
 
 def source_sensor(specs: ProjectSpecs, interval: int) -> SensorDefinition:
-    """Waits for sources, says for what and since when, and has tables loaded first when theirs are all there."""
+    """Waits for sources, says for what and since when, and looks after what nobody else does.
+
+    It has a table loaded for the first time when its sources are all there, and a table over tables whenever automation
+    leaves it behind; it tells Dagster of loads that it has not heard of, and makes checks again that speak of older
+    loads.
+    """
     specs = replace(specs, warehouse=WatchedWarehouse(str(specs.warehouse.root)))
     looker, verdicts = Looker(specs), Verdicts(specs)
     tables = list(specs.tables.values())
@@ -64,30 +70,30 @@ def source_sensor(specs: ProjectSpecs, interval: int) -> SensorDefinition:
         minimum_interval_seconds=interval,
         default_status=DefaultSensorStatus.RUNNING,
         asset_selection=AssetSelection.assets(*(table.key for table in tables)),
-        description="Waits for sources that are not there yet; when a table's are all there, it has it loaded first.",
+        description="Waits for sources that are not there. Requests the first load of a table when its sources are all "
+        f"there, and any load of a table over tables that {AUTOMATION} leaves behind.",
     )
     def velo_sources(context: SensorEvaluationContext) -> SensorResult:
         before = _cursor(context)
         looks = looker.look_at(specs.sources)
-        waits, reasons, news = _waits(specs, before.get("waits", {}), looks, interval)
+        waits = waits_of(specs, before.get("waits", {}), looks, interval)
         runs = Runs(context.instance, specs.loaded)
-        behind = {table.plan.name: runs.mark(found) for table in following if (found := due(specs, table))}
         wanted = [_first_load(specs, table, looks, runs) for table in reading]
-        wanted += [
-            _catch_up(specs, context.instance, table, looks, runs)
-            for table in following
-            if table.plan.name in behind and behind[table.plan.name] == before.get("behind", {}).get(table.plan.name)
-        ]
+        behind: dict[str, Mapping[str, int]] = {}
+        for table in following:
+            last = before.get("behind", {}).get(table.plan.name, {})
+            request, reason, behind[table.plan.name] = _catch_up(specs, context.instance, table, looks, runs, last)
+            wanted.append((request, reason))
         requests = [request for request, _ in wanted if request is not None]
         newest = newest_loads(specs, context.instance)
         told, partitions = _untold(specs, context.instance, newest, runs)
-        checked, going_on = verdicts.missing(context.instance, runs, newest)
-        reasons += [*(reason for _, reason in wanted if reason), *going_on]
+        checked, going_on = verdicts.missing(context.instance, runs, newest, waits.since)
+        reasons = [*waits.reasons, *(reason for _, reason in wanted if reason), *going_on]
         return SensorResult(
             run_requests=requests,
             skip_reason=None if requests else SkipReason("\n".join(reasons) or "Every source is there and loaded."),
-            cursor=json.dumps({"waits": waits, "behind": behind}),
-            asset_events=[*news, *told, *checked],
+            cursor=json.dumps({"waits": waits.cursor, "behind": {name: one for name, one in behind.items() if one}}),
+            asset_events=[*waits.news, *told, *checked],
             dynamic_partitions_requests=partitions,
         )
 
@@ -95,22 +101,56 @@ def source_sensor(specs: ProjectSpecs, interval: int) -> SensorDefinition:
 
 
 def _catch_up(
-    specs: ProjectSpecs, instance: DagsterInstance, table: TableSpecs, looks: Mapping[Any, Probe], runs: Runs
-) -> tuple[RunRequest | None, str]:
-    """A load of a table over tables that has been behind for a tick, and that automation has not asked for."""
+    specs: ProjectSpecs,
+    instance: DagsterInstance,
+    table: TableSpecs,
+    looks: Mapping[AssetKey, Probe],
+    runs: Runs,
+    before: Mapping[str, int],
+) -> tuple[RunRequest | None, str, Mapping[str, int]]:
+    """The request for a load of a table over tables that is behind and that automation does not ask for, or why there
+    is none; and what the next look has to know: at how many looks the load could have begun, and had not.
+
+    Automation looks as often as this sensor does, and asks once what the table reads can be read; only looks from then
+    on count here. Its run is known as soon as Dagster has made it. Between its decision and that moment nobody can know
+    of it: should both ask all the same, the later run finds nothing new.
+    """
+    news = due(specs, table)
+    if not news:
+        return None, "", {}
+    name, load = table.plan.name, _next_load(specs, table)
+    count = before.get("looks", 0) if before.get("load") == load else 0
+    why = _held_up(specs, instance, table, looks, runs)
+    if why is not None:
+        return None, why, {"load": load, "looks": count}
+    count += 1
+    if count < CHANCES:
+        why = f"{name} is behind what it reads; {AUTOMATION} has its chance first"
+        return None, why, {"load": load, "looks": count}
+    return *_request(table, runs, load, news, partition=None), {"load": load, "looks": count}
+
+
+def _held_up(
+    specs: ProjectSpecs, instance: DagsterInstance, table: TableSpecs, looks: Mapping[AssetKey, Probe], runs: Runs
+) -> str | None:
+    """Why a load of a table over tables should not begin now, None if it could; empty if that is said elsewhere: of
+    sources, of what it reads, or of its own first load, which goes on."""
+    going = runs.going(table)
+    if going is not None:
+        return _loading(table, going)
     inputs = [specs.tables[one.table] for one in table.plan.inputs if one.table is not None]
+    record = specs.warehouse.table(table.plan.name).record()
+    goes_on = record is not None and not record.ready
     there = all(looks[key].ready for key in table.node.sources)
-    if not there or any(runs.going(one.key) is not None for one in inputs):
-        return None, ""
+    if goes_on or not there or any(runs.going(one) is not None for one in inputs):
+        return ""
     optional = {one.table for one in table.plan.inputs if one.name in missable(table.plan)}
     for one in inputs:
         if one.plan.name in optional:
             continue
         if why := failed_check(specs, instance, None, one.plan.name):
-            return None, f"{table.plan.name} waits for {one.plan.name}: {why}"
-    record = specs.warehouse.table(table.plan.name).record()
-    load = record.load + 1 if record is not None else 1
-    return _request(specs, table, runs, load, due(specs, table), partition=None)
+            return f"{table.plan.name} waits for {one.plan.name}: {why}"
+    return None
 
 
 def _untold(
@@ -145,65 +185,8 @@ def _cursor(context: SensorEvaluationContext) -> dict[str, Any]:
         return {}
 
 
-def _waits(
-    specs: ProjectSpecs, before: Mapping[str, Any], looks: Mapping[Any, Probe], interval: int
-) -> tuple[dict[str, Any], list[str], list[Any]]:
-    """Since when each source is waited for, the same in words, and events for those of which there is news.
-
-    A source that stays away is told of ever more seldom: at the first, second, fourth, eighth … look.
-    """
-    now = time.time()
-    waits: dict[str, Any] = {}
-    reasons: list[str] = []
-    news: list[Any] = []
-    for source in specs.sources:
-        look, name = looks[source.key], source.key.to_user_string()
-        last = before.get(name)
-        attempt = (last["attempt"] if last else 0) + 1
-        since = (last["since"] if last else None) or now
-        if look.ready:
-            waits[name] = {"since": None, "attempt": 0}
-            if last is None or last["attempt"]:
-                news += [_observed(source, look, "ready", since, attempt), ready_evaluation(source, look)]
-            continue
-        waits[name] = {"since": since, "attempt": attempt}
-        reasons.append(_waiting(source, look, since, attempt, now + interval))
-        if attempt & (attempt - 1) == 0:
-            news += [_observed(source, look, reasons[-1], since, attempt), ready_evaluation(source, look)]
-    return waits, reasons, news
-
-
-def _waiting(source: SourceSpecs, look: Probe, since: float, attempt: int, again: float) -> str:
-    return (
-        f"waiting for {source.node.label} since {_time(since)}, attempt {attempt}, next look {_time(again)}, "
-        f"category {look.category}: {_brief(look.message)}"
-    )
-
-
-def _brief(message: str) -> str:
-    """The sentence and the first thing to do; the source's check has all of it."""
-    lines = message.splitlines()
-    return "\n".join([lines[0], *(line for line in lines if line.startswith("  1. "))])
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _observed(source: SourceSpecs, look: Probe, said: str, since: float, attempt: int) -> AssetObservation:
-    """`since`: when the wait began that goes on, or has just ended; `attempt`: the looks that it took so far."""
-    metadata: dict[str, Any] = {
-        "velo/state": "ready" if look.ready else "waiting",
-        "velo/category": look.category or "ready",
-        "velo/since": MetadataValue.timestamp(since),
-        "velo/attempt": attempt,
-        "velo/message": look.message,
-    }
-    return AssetObservation(source.key, description=said, metadata=metadata)
-
-
 def _first_load(
-    specs: ProjectSpecs, table: TableSpecs, looks: Mapping[Any, Probe], runs: Runs
+    specs: ProjectSpecs, table: TableSpecs, looks: Mapping[AssetKey, Probe], runs: Runs
 ) -> tuple[RunRequest | None, str]:
     """The request for a table's first load, or why there is none; neither once the table is ready.
 
@@ -220,20 +203,28 @@ def _first_load(
         return None, ""
     if not all(looks[key].ready for key in table.node.sources):
         return None, ""
-    load = record.load + 1 if record is not None else 1
     seen = [looks[key].message for key in table.node.sources]
-    return _request(specs, table, runs, load, seen, partition=None)
+    return _request(table, runs, _next_load(specs, table), seen, partition=None)
+
+
+def _next_load(specs: ProjectSpecs, table: TableSpecs) -> int:
+    record = specs.warehouse.table(table.plan.name).record()
+    return record.load + 1 if record is not None else 1
+
+
+def _loading(table: TableSpecs, run: DagsterRun) -> str:
+    return f"{table.plan.name}: run {run.run_id[:8]} is loading it"
 
 
 def _request(
-    specs: ProjectSpecs, table: TableSpecs, runs: Runs, load: int, seen: list[Any], *, partition: str | None
+    table: TableSpecs, runs: Runs, load: int, seen: list[Any], *, partition: str | None
 ) -> tuple[RunRequest | None, str]:
     """A run for one load, unless one is on its way, or the last one failed and nothing has changed since."""
     name = table.plan.name
     wanted = [table.key, *([table.increments.key] if partition is not None and table.increments else [])]
-    going = runs.going(table.key)
+    going = runs.going(table)
     if going is not None:
-        return None, f"{name}: run {going.run_id[:8]} is loading it"
+        return None, _loading(table, going)
     attempt, wait = runs.attempt(table.key.to_user_string(), load, seen)
     if wait:
         return None, f"{name}: {wait}"
@@ -272,8 +263,11 @@ def increment_sensor(specs: ProjectSpecs, table: TableSpecs, interval: int) -> S
         new, reasons = _news(table, status)
         if not new:
             return SensorResult(skip_reason=SkipReason("\n".join(reasons) or f"Nothing is new for {name}."))
-        load = status.load + 1
-        request, reason = _request(specs, table, Runs(context.instance, specs.loaded), load, new, partition=str(load))
+        load, runs = status.load + 1, Runs(context.instance, specs.loaded)
+        if _next_load(specs, table) != load:
+            # A run ended after the sources were looked at, and before runs were.
+            return SensorResult(skip_reason=SkipReason(f"{name} was loaded just now; the next look tells what is new."))
+        request, reason = _request(table, runs, load, new, partition=str(load))
         if request is None:
             return SensorResult(skip_reason=SkipReason(reason))
         changes = _partition(context.instance, table, load)
@@ -302,7 +296,7 @@ def _news(table: TableSpecs, status: TableStatus) -> tuple[list[Any], list[str]]
         elif is_new:
             new.append((one.name, one.lag, one.notes))
         else:
-            reasons += [f"{one.name}: {note}" for note in one.notes]
+            reasons += [f"{one.name}: {note}" for note in ([one.gone] if one.gone else one.notes)]
     return new, reasons
 
 

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
+from types import MappingProxyType
 
 from dagster import AssetCheckEvaluation, AssetCheckKey, AssetCheckSeverity, AssetKey, DagsterInstance, EventLogEntry
 
-from velo_dagster.engine.checks import Check, Standing, checks_of, run_check
+from velo_dagster.engine.checks import SOURCE_READY, Check, Standing, checks_of, run_check
 from velo_dagster.engine.session import Engine, NoEngine, SparkWanted
 from velo_dagster.errors import VeloError
 from velo_dagster.orchestration.checks import evaluation
@@ -42,15 +43,22 @@ class Verdicts:
         self._long: set[AssetCheckKey] = set()
 
     def missing(
-        self, instance: DagsterInstance, runs: Runs, newest: Mapping[AssetKey, EventLogEntry]
+        self,
+        instance: DagsterInstance,
+        runs: Runs,
+        newest: Mapping[AssetKey, EventLogEntry],
+        sources_since: Mapping[AssetKey, float],
     ) -> tuple[list[AssetCheckEvaluation], list[str]]:
-        """What was found out, and which check goes on, in words."""
-        tables = [table for table in self._specs.tables.values() if runs.going(table.key) is None]
+        """What was found out, and which check goes on, in words.
+
+        `sources_since`: when sources came into the states that they are in.
+        """
+        tables = [table for table in self._specs.tables.values() if runs.going(table) is None]
         goes_on = self._batch.goes_on
         found = self._batch.take()
         if not goes_on:
             taken = {one.asset_check_key for one in found}
-            stale = _stale(self._specs, instance, tables, newest)
+            stale = _stale(self._specs, instance, tables, newest, sources_since)
             self._batch = _Batch(self._specs, self._in_order(one for one in stale if _key(one) not in taken))
             self._batch.run(TICK_SECONDS)
             found += self._batch.take()
@@ -152,8 +160,12 @@ def _stale(
     instance: DagsterInstance,
     tables: Iterable[TableSpecs],
     newest: Mapping[AssetKey, EventLogEntry],
+    sources_since: Mapping[AssetKey, float] = MappingProxyType({}),
 ) -> Iterator[_Stale]:
-    """Checks that do not speak of their tables as they are; of tables that Dagster knows nothing of, none."""
+    """Checks that do not speak of their tables as they are; of tables that Dagster knows nothing of, none.
+
+    `sources_since`: see `Verdicts.missing`; sources that are not in it are taken to be as they were.
+    """
     checks = {
         AssetCheckKey(table.key, check.name): (table, check)
         for table in tables
@@ -169,6 +181,7 @@ def _stale(
             or (record.run_id != load.run_id and record.create_timestamp <= load.timestamp)
             or record.event is None
             or record.event.timestamp <= _others_changed(specs, newest, table, check)
+            or record.event.timestamp <= _sources_changed(table, check, sources_since)
         ):
             yield table, check
 
@@ -193,6 +206,13 @@ def _others_changed(
         return 0.0
     keys = [other.key for name, other in specs.tables.items() if name.casefold() in named]
     return max((newest[key].timestamp for key in keys if key in newest), default=0.0)
+
+
+def _sources_changed(table: TableSpecs, check: Check, since: Mapping[AssetKey, float]) -> float:
+    """When a source of which the check speaks came or went: no load need follow that would make the check again."""
+    if check.name != SOURCE_READY:
+        return 0.0
+    return max((since[key] for key in table.node.sources if key in since), default=0.0)
 
 
 def _evaluated(specs: ProjectSpecs, table: TableSpecs, check: Check) -> Iterator[AssetCheckEvaluation]:

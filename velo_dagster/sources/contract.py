@@ -80,11 +80,15 @@ class Survey:
 
 @dataclass(frozen=True)
 class Probe:
-    """A bounded look: is it there, may we read it, and if not, why, in a sentence that helps."""
+    """A bounded look: is it there, may we read it, and if not, why, in a sentence that helps.
+
+    `gone`: it was read before and is not there any more, and yet ready, because a load goes on without it.
+    """
 
     ready: bool
     message: str
     category: str | None
+    gone: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from velo_dagster.sources import files_messages as messages
 from velo_dagster.sources import retry
 from velo_dagster.sources.contract import Bounds, Position, Probe, Scan, Schema, Source, Survey, T
-from velo_dagster.sources.errors import BadRows, BrokenFile, SourceError, SourceMisconfigured
+from velo_dagster.sources.errors import BadRows, BrokenFile, MissingSource, SourceError, SourceMisconfigured
 from velo_dagster.sources.files_access import FileAccess
 from velo_dagster.sources.files_content import FileContent
 from velo_dagster.sources.files_end import Rules, advance, same_content
@@ -145,6 +145,9 @@ class FileSource(Source):
                     self.files.open(name).close()
         except SourceError as error:
             return Probe(False, str(error), error.category)
+        if not listed and not self.properties["file.create.empty"]:
+            said = messages.gone(self.files.location, keep=self.rules.keep_gone)
+            return Probe(True, said, MissingSource.category, gone=True)
         size = sum(stat.size for stat in listed.values())
         return Probe(True, f"{len(listed)} files, {size} bytes", None)
 

@@ -34,21 +34,17 @@ def waiting_for(location: Location) -> str:
 
 def missing(location: Location, original: BaseException | str) -> MissingSource:
     """Nothing is there (yet). Only what fits this case: nobody reads a list of everything."""
-    shown = location.shown
-    place = location.path("".join(location.patterns))
     if location.is_pattern:
-        what = f"No files match pattern '{shown}'."
         check = f"Put a file there, or check the pattern; it is looked for below {location.base}."
     elif not location.patterns:
-        what = f"Folder '{shown}' holds no files." if location.base.is_dir() else f"Folder '{shown}' does not exist."
         check = f"Put a file there, or check the path; it is looked for at {location.base}."
     else:
-        what = f"File '{shown}' does not exist."
+        place = location.path("".join(location.patterns))
         check = f"Create the file, or check the path; it is looked for at {place}."
     likely = _home(location) or _other_root(location) or _near(location)
     several = location.patterns and not location.is_pattern and not likely
     return MissingSource(
-        what,
+        _absent(location),
         steps=[
             *([likely] if likely else []),
             check,
@@ -58,6 +54,21 @@ def missing(location: Location, original: BaseException | str) -> MissingSource:
         ],
         original=original,
     )
+
+
+def gone(location: Location, *, keep: bool) -> str:
+    """Nothing is there any more, of what was read before."""
+    rows = "its rows stay (file.deleted = keep)" if keep else "its rows go with it (file.deleted = remove)"
+    return f"{_absent(location)} It was read before; {rows}."
+
+
+def _absent(location: Location) -> str:
+    shown = location.shown
+    if location.is_pattern:
+        return f"No files match pattern '{shown}'."
+    if location.patterns:
+        return f"File '{shown}' does not exist."
+    return f"Folder '{shown}' holds no files." if location.base.is_dir() else f"Folder '{shown}' does not exist."
 
 
 def _home(location: Location) -> str | None:
