@@ -17,6 +17,7 @@ from velo_dagster.engine.report import Outcome
 from velo_dagster.engine.source_load import LoadOptions
 from velo_dagster.engine.status import table_status
 from velo_dagster.sources.contract import Source
+from velo_dagster.sources.errors import SchemaRefused
 from velo_dagster.sources.files import FileSource
 from velo_dagster.sources.meter import noted
 from velo_dagster.store.table import Warehouse
@@ -584,3 +585,53 @@ def test_bad_rows_go_with_the_file_that_had_them(play: Play, key: str):
     play.write("d/3.csv", "id,x\nworse,1\n")
     assert play.loaded()["t"].rejected == 2
     assert {text for _, _, text in play.rejected("t")} == {"bad,2", "worse,1"}
+
+
+REFILLED = [
+    ("emp", "CREATE TABLE emp AS SELECT * FROM file://x.csv;"),
+    ("emp", "CREATE TABLE emp AS SELECT * FROM file://*.csv WITH ('file.deleted' = 'remove');"),
+    ("keyed", "CREATE TABLE keyed AS SELECT n PRIMARY KEY FROM file://x.csv;"),
+]
+
+
+@pytest.mark.parametrize(("table", "statement"), REFILLED, ids=["emptied", "removed", "keyed"])
+def test_a_source_that_was_emptied_and_filled_again_has_the_types_of_what_is_there(
+    play: Play, table: str, statement: str
+):
+    """Otherwise values that are long gone decide how those that came are read, and numbers stay texts."""
+    play.write("t.sql", statement)
+    play.write("x.csv", "n,old\nabc,1\n")
+    play.loaded()
+    play.write("x.csv", "")
+    if "remove" in statement:
+        (play.folder / "x.csv").unlink()
+    play.loaded()
+    assert play.rows(table) == Counter()
+    play.write("x.csv", "n\n9007199254740993\n1\n")
+    play.loaded()
+    fresh = play.reloaded()
+    assert play.table(table).schema == fresh.table(table).schema
+    assert play.rows(table) == fresh.rows(table)
+    play.append("x.csv", "5\n")
+    assert play.loaded()[table].outcome is Outcome.INCREMENT
+    assert play.rows(table) == play.reloaded().rows(table)
+
+
+def test_strict_and_ignored_columns_stay_so_when_rows_are_read_anew(play: Play):
+    """A rewritten file, or a type that widens, has all rows read again: no reason to let in what was kept out."""
+    play.write(
+        "t.sql",
+        "CREATE TABLE s AS SELECT * FROM file://s*.csv WITH ('schema.evolution' = 'strict');"
+        "CREATE TABLE i AS SELECT * FROM file://i*.csv WITH ('schema.evolution' = 'ignore');",
+    )
+    for name in ("s", "i"):
+        play.write(f"{name}1.csv", "id,v\n1,x\n")
+    play.loaded()
+    for name in ("s", "i"):
+        play.write(f"{name}1.csv", "id,v,extra\n1.5,y,9\n")
+    reports = play.load()
+    assert isinstance(reports["s"].error, SchemaRefused) and "extra" in str(reports["s"].error)
+    assert play.rows("s") == {(1, "x"): 1}
+    assert play.table("i").to_pylist() == [{"id": Decimal("1.5"), "v": "y"}]
+    again = play.load(full_refresh=True)
+    assert again["s"].error is None and play.table("s").column_names == ["id", "v", "extra"]

@@ -25,6 +25,7 @@ from velo_dagster.engine.session import Session
 from velo_dagster.engine.source_write import Batch, Mapped
 from velo_dagster.sources.contract import Field, Position, Scan, Schema, Source
 from velo_dagster.sources.errors import BadRows, SourceChanged
+from velo_dagster.sources.evolution import admitted
 from velo_dagster.store.record import Record, UnreadablePositions
 from velo_dagster.store.table import Overtaken, Table, TidiedUp
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 SOURCE = "source"
 FULL_REFRESH = "full refresh"
+EMPTIED = "nothing was left of what it held"
 CHANGED = "the statement or its source changed"
 COMMITTED = "Load again: until then the table may hold rows of the file as it became."
 ATTEMPTS = 5
@@ -159,6 +161,8 @@ class _Attempt:
     load: int = 0
     since: Position | None = None
     schema: Schema = ()
+    had: frozenset[str] | None = None
+    """The table's columns, in lower case, unless it is made anew, by the user's word: any others are new."""
     mode: str = "bulk"
     method: str = "append"
     reason: str = "first load"
@@ -189,6 +193,7 @@ class _Attempt:
         if record is not None:
             self.load = record.load + 1
         if record is not None and record.fingerprint == self.job.fingerprint:
+            self.had = frozenset(column.name.lower() for column in _schema(record))
             if not self.job.source.increments:
                 self._start_over("its source can't load increments", None)
                 return record
@@ -248,7 +253,13 @@ class _Attempt:
     ) -> SourceOutcome:
         known: Schema = _schema(record) if record is not None and self.since is not None else ()
         with self.job.steps.timed("schema"):
-            self.schema, proven = self.job.source.schema(scan, known), False
+            self.schema, proven = self._admitted(self.job.source.schema(scan, known)), False
+            if known and self.since is not None and self.job.source.is_empty(self.since):
+                # No row is left that has the known types: what comes now is as if it were the first.
+                alone = self._admitted(self.job.source.schema(scan, ()))
+                if alone != self.schema:
+                    self._start_over(EMPTIED, None)
+                    known, scan, self.schema = (), self.job.source.scan(None, until), alone
         if not self.schema and not scan.empty:
             # There is something, and no record in the sample: only a look at all of it tells whether all are bad.
             self.schema, proven = self._surveyed(scan, known), True
@@ -288,7 +299,11 @@ class _Attempt:
             survey = self.job.source.survey(spark, scan, known)
         if survey.bad_count and not self.job.source.marks_bad_rows:
             raise BadRows(self.job.source.label, survey.bad_rows, survey.bad_count)
-        return survey.schema
+        return self._admitted(survey.schema)
+
+    def _admitted(self, schema: Schema) -> Schema:
+        """The columns that `schema.evolution` lets in, also where all rows are read anew."""
+        return schema if self.had is None else admitted(schema, self.had, self.job.source.evolution)
 
     def _commit(self, record: Record | None, scan: Scan, until: Position, goal: Position | None) -> SourceOutcome:
         target = self.job.target

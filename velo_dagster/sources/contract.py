@@ -109,6 +109,8 @@ class Source(ABC):
 
     label: str
     bounds: Bounds = Bounds()
+    evolution: str = "evolve"
+    """What becomes of columns that were not there before (`schema.evolution`)."""
     meter: str | None = None
     """A folder in which the tasks of a read may note how far they are (`sources.meter`)."""
     warnings: Sequence[str] = ()
@@ -152,6 +154,10 @@ class Source(ABC):
     @abstractmethod
     def scan(self, since: Position | None, until: Position) -> Scan:
         """What lies between; `since` None is the beginning."""
+
+    def is_empty(self, position: Position) -> bool:
+        """Whether nothing was delivered up to there."""
+        return self.scan(None, position).empty
 
     @abstractmethod
     def schema(self, scan: Scan, known: Schema) -> Schema:

@@ -66,9 +66,8 @@ class FileSource(Source):
             )
         self.label = written
         self.files = FileAccess(written, root, FormatSettings.of(self.properties.values))
-        self.content = FileContent(
-            self.files, dict(declared), self.properties["schema.evolution"], marks_bad_rows=self.marks_bad_rows
-        )
+        self.evolution = self.properties["schema.evolution"]
+        self.content = FileContent(self.files, dict(declared), self.evolution, marks_bad_rows=self.marks_bad_rows)
         self.policy, warnings = retry.policy_of(self.properties.values, environ)
         self.warnings = warnings
         if self.properties["failure_strategy"] == RETRY and self.policy.timeout == 0:
@@ -219,6 +218,9 @@ class FileSource(Source):
         ]
         names = shown_order(dict.fromkeys(lists))
         return Scan(removed_condition(what), _marked(parts, end), sum(part["bytes"] for part in parts), names)
+
+    def is_empty(self, position: Position) -> bool:
+        return not any(entry.columns for entry in Files.parse(position).entries.values())
 
     def summary(self, position: Position) -> str:
         entries = Files.parse(position).entries

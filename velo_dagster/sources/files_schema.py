@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from velo_dagster.sources.contract import Field, Schema
 from velo_dagster.sources.errors import SchemaRefused
+from velo_dagster.sources.evolution import admitted
 from velo_dagster.sources.formats import types
 from velo_dagster.sources.formats.ddl import to_arrow
 from velo_dagster.sources.formats.types import Evidence, join_types
@@ -132,8 +133,8 @@ def make_schema(
     fields = [field(one.name, _widen(one.type, here.get(one.name.lower()))) for one in known]
     had = {one.name.lower() for one in known}
     new = [field(name, type_of(value)) for name, value in seen.items() if name.lower() not in had]
-    if known and new:
-        new = _evolved(new, evolution)
+    if known:
+        new = list(admitted(tuple(new), (), evolution))
     have = had | {one.name.lower() for one in new}
     extra = [field(name, None) for name in declared if add_declared and name.lower() not in have]
     return arranged((*fields, *new, *extra), shown, declared)
@@ -157,21 +158,6 @@ def _is_bare(type_: str) -> bool:
 def _some_decimal(type_: str | None) -> str | None:
     """The type of a column that is declared as a bare DECIMAL: the least that holds its values, if they are numbers."""
     return type_ if type_ is None or type_ in ("BIGINT", "DOUBLE") or type_.startswith("DECIMAL") else WIDEST
-
-
-def _evolved(new: list[Field], evolution: str) -> list[Field]:
-    if evolution == "ignore":
-        return []
-    if evolution == "strict":
-        names = ", ".join(field.name for field in new)
-        raise SchemaRefused(
-            f"New columns turned up, and schema.evolution is strict: {names}.",
-            steps=[
-                'Take them in: WITH ("schema.evolution" = "evolve").',
-                'Or leave them out: WITH ("schema.evolution" = "ignore").',
-            ],
-        )
-    return new
 
 
 def type_of(seen: Evidence | str | None) -> str | None:
