@@ -635,3 +635,16 @@ def test_strict_and_ignored_columns_stay_so_when_rows_are_read_anew(play: Play):
     assert play.table("i").to_pylist() == [{"id": Decimal("1.5"), "v": "y"}]
     again = play.load(full_refresh=True)
     assert again["s"].error is None and play.table("s").column_names == ["id", "v", "extra"]
+
+
+def test_columns_that_the_change_feed_has_itself(play: Play):
+    """Delta refuses to write them: exports of other change feeds could not be loaded under any SELECT."""
+    play.write("x.csv", "id,_change_type,_commit_version\n1,insert,7\n")
+    play.write(
+        "t.sql",
+        "CREATE TABLE a AS SELECT * FROM file://x.csv;"
+        "CREATE TABLE k AS SELECT id PRIMARY KEY, `_change_type` AS c, _commit_version FROM file://x.csv;",
+    )
+    play.loaded()
+    assert play.table("a").to_pylist() == [{"id": 1, "change_type": "insert", "commit_version": 7}]
+    assert play.table("k").to_pylist() == [{"id": 1, "c": "insert", "commit_version": 7}]

@@ -1,7 +1,8 @@
 """Names that a Delta table can carry, and names that are ours.
 
-Delta refuses a column whose name holds one of ` ,;{}()` newline tab `=`. Such a name is sanitised in one way
-everywhere: in the columns of a source, in the identifiers of a query, and in the columns a query computes.
+Delta refuses a column whose name holds one of ` ,;{}()` newline tab `=`, and those that its change feed has itself. Such
+a name is sanitised in one way everywhere: in the columns of a source, in the identifiers of a query, and in the columns
+a query computes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ SOURCE_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_hea
 """The system columns of a source row."""
 
 _REFUSED = re.compile(r"[ ,;{}()\n\t=]+")
+_OF_THE_FEED = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JOIN_WORDS = frozenset(
     [
@@ -60,7 +62,11 @@ def sanitise(name: str) -> str:
     """
     >>> sanitise("Order ID"), sanitise("count(1)"), sanitise("(a + b)"), sanitise("plain"), sanitise("=")
     ('Order_ID', 'count_1', 'a_+_b', 'plain', '_')
+    >>> sanitise("_change_type")
+    'change_type'
     """
+    if name.casefold() in _OF_THE_FEED:
+        return name.removeprefix("_")
     if not _REFUSED.search(name):
         return name
     return _REFUSED.sub(" ", name).strip().replace(" ", "_") or "_"

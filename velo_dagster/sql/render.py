@@ -167,7 +167,7 @@ def _sanitise_identifiers(splice: Splice, query: Query) -> None:
     """Names of columns as they are stored; the path into a VARIANT names what is inside a value, and stays."""
     paths = [node.meta["variant_path"] for node in query.tree.walk() if "variant_path" in node.meta]
     for token in query.tokens:
-        odd = token.token_type == TokenType.IDENTIFIER and sanitise(token.text) != token.text
+        odd = token.token_type in (TokenType.IDENTIFIER, TokenType.VAR) and sanitise(token.text) != token.text
         if odd and not any(start <= token.start < end for start, end in paths):
             splice.replace((token.start, token.end + 1), quote(sanitise(token.text)))
 
