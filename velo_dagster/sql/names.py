@@ -1,8 +1,8 @@
 """Names that a Delta table can carry, and names that are ours.
 
-Delta refuses a column whose name holds one of ` ,;{}()` newline tab `=`, and those that its change feed has itself. Such
-a name is sanitised in one way everywhere: in the columns of a source, in the identifiers of a query, and in the columns
-a query computes.
+Delta refuses a column whose name holds one of ` ,;{}()` newline tab `=`, and those that its change feed has itself.
+Such a name is sanitised in one way everywhere: in the columns of a source, in the identifiers of a query, and in the
+columns a query computes.
 """
 
 from __future__ import annotations
