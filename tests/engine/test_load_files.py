@@ -648,3 +648,27 @@ def test_columns_that_the_change_feed_has_itself(play: Play):
     play.loaded()
     assert play.table("a").to_pylist() == [{"id": 1, "change_type": "insert", "commit_version": 7}]
     assert play.table("k").to_pylist() == [{"id": 1, "c": "insert", "commit_version": 7}]
+
+
+@pytest.mark.parametrize("key", ["", " PRIMARY KEY"], ids=["plain", "keyed"])
+def test_a_renamed_file_has_its_rows_once(play: Play, key: str):
+    play.write("t.sql", f"CREATE TABLE t AS SELECT id{key}, v FROM file://d/*.csv;")
+    play.write("d/b.csv", "id,v\n1,x\n2,y\n")
+    play.loaded()
+    (play.folder / "d/b.csv").rename(play.folder / "d/a.csv")
+    report = play.loaded()["t"]
+    assert any("b.csv: renamed to" in note for note in report.notes), report.notes
+    assert play.rows("t") == play.reloaded().rows("t") and play.rows("t").total() == 2
+    play.loaded(full_refresh=True)
+    assert play.rows("t").total() == 2
+
+
+def test_a_file_like_one_that_vanished_is_another(play: Play):
+    """A folder that is emptied by an archive: each hour's file says the same, and each counts."""
+    play.write("t.sql", "CREATE TABLE t AS SELECT status FROM file://d/*.csv;")
+    for hour in (1, 2):
+        file = play.write(f"d/{hour}.csv", "status\nfine\n")
+        os.utime(file, (hour * 10**9, hour * 10**9))
+        play.loaded()
+        file.unlink()
+    assert play.rows("t") == {("fine",): 2}

@@ -1,8 +1,9 @@
 """Where files end now, given how far they were read: the one place that decides what happened to each file.
 
 A file is unchanged (same size and time of change), has grown (the bytes read before are still there, more follow), is
-the same with a new time of change, or is another file under the same name. Where the hashes did not see every byte, a
-file that changed without growing counts as another: reading it again costs time, trusting it could cost rows.
+the same with a new time of change, has another name, or is another file under the same name. Where the hashes did not
+see every byte, a file that changed without growing counts as another: reading it again costs time, trusting it could
+cost rows.
 
 A last record without a line end: if it is not whole it waits. If it is whole it is taken when the file is new to the
 table (many files simply end without a newline); in a file that was seen growing it waits for its newline, or until the
@@ -61,12 +62,30 @@ def advance(
     """The position that all listed files reach now, and notes on what waits."""
     walk = _Advance(since, opened, rules, now_ns, max_records)
     entries: dict[str, Entry] = {}
+    moved = _renamed(since, listed, opened)
+    walk.notes += [f"{name}: renamed to {other}" for name, other in sorted(moved.items())]
     for name in sorted(since.entries.keys() | listed.keys()):
+        if name in moved:
+            continue
         entry = walk.file(name, since.entries.get(name), listed.get(name))
         if entry is not None:
             entries[name] = entry
     serial = max((entry.started for entry in entries.values()), default=since.serial)
     return Files(max(serial, since.serial), entries), walk.notes
+
+
+def _renamed(since: Files, listed: Mapping[str, Stat], opened: Callable[[str], Opened]) -> dict[str, str]:
+    """Files that vanished, by the new names that they have: kept, their rows would be there twice.
+
+    A new file with the same content is another one, unless it has the same time of change, which renaming leaves alone.
+    """
+    new = {stat: name for name, stat in listed.items() if name not in since.entries}
+    found: dict[str, str] = {}
+    for name, entry in since.entries.items():
+        other = new.get(Stat(entry.size, entry.mtime_ns)) if name not in listed and entry.read else None
+        if other is not None and same_content(entry, listed[other], opened(other).open_):
+            found[name] = other
+    return found
 
 
 def in_memory(file: Opened, size: int) -> Opened:
