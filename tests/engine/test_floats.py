@@ -21,6 +21,7 @@ from tests.harness import Play
 from velo_dagster.engine.floats import exact_calls, in_either_form
 from velo_dagster.sql.parse import parse_select
 from velo_dagster.sql.spark import Edits, spark_select
+from velo_dagster.store import few_rows
 
 ONE = ("sum", "avg", "stddev", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis", "try_sum", "try_avg")
 TWO = (
@@ -243,3 +244,18 @@ def test_no_row_is_passed_over_for_how_a_file_sums_itself_up(play: Play):
     assert sum(play.rows("far").values()) == 1
     assert sum(play.rows("zeros").values()) == 1000
     assert play.rows("counted") == {(1000,): 1}
+
+
+@pytest.mark.parametrize("most", [few_rows.MOST_BYTES, 0], ids=["few rows", "by a MERGE"])
+def test_a_key_that_changes_the_sign_of_its_zero(play: Play, monkeypatch: pytest.MonkeyPatch, most: int):
+    """-0.0 and 0.0 are one key; the row that came last tells which of them is shown."""
+    monkeypatch.setattr(few_rows, "MOST_BYTES", most)
+    play.write(
+        "t.sql", "CREATE TABLE t AS SELECT x PRIMARY KEY, v FROM file://t.csv WITH ('number.format' = 'double');"
+    )
+    play.write("t.csv", "x,v\n-0.0,1\n1.5,2\n")
+    play.loaded()
+    play.append("t.csv", "0.0,3\n")
+    assert play.loaded()["t"].method == "merge"
+    found = {(struct.pack("<d", row["x"]), row["v"]) for row in play.table("t").to_pylist()}
+    assert found == {(struct.pack("<d", 0.0), 3), (struct.pack("<d", 1.5), 2)}

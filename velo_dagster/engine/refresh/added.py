@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.columns import holds_floats, orderable, output, type_text
-from velo_dagster.engine.fetched import fetched, given
 from velo_dagster.engine.refresh.apart import Apart
+from velo_dagster.engine.refresh.differences import Computed, computed
 from velo_dagster.engine.refresh.work import Work
 from velo_dagster.plan.adding import Adding, State
 from velo_dagster.plan.deltas import Parts
@@ -22,12 +22,12 @@ _NOT_SO = (TIE, "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
 """What ends adding: all rows of the groups together may have an answer nevertheless."""
 
 
-def added(work: Work, parts: Parts, view: str) -> DataFrame | None:
+def added(work: Work, parts: Parts, view: str) -> Computed | None:
     """What the new rows of an input alone give; None if it can't be put together with what the table holds."""
     if parts.adding is None or view not in parts.added:
         return None
     frame = work.spark.sql(parts.added[view])
-    return frame if _can_be_added(frame.schema, parts.adding) else None
+    return _unless_too_large(work, frame) if _can_be_added(frame.schema, parts.adding) else None
 
 
 def together(work: Work, apart: Apart, parts: Parts, new: DataFrame, held: DataFrame) -> DataFrame | None:
@@ -55,17 +55,21 @@ def together(work: Work, apart: Apart, parts: Parts, new: DataFrame, held: DataF
     items = {name: text for name, text in adding.items if text is not None}
     shown = ", ".join(f"{items.get(one, f'c.{quote(one)}')} AS {quote(one)}" for one in parts.columns)
     rows = output(apart.named(work.spark.sql(f"SELECT {shown} FROM ({whole}) c")), work.plan.statement)
+    made = _unless_too_large(work, rows)
+    return None if made is None else made[0]
+
+
+def _unless_too_large(work: Work, frame: DataFrame) -> Computed | None:
+    """The frame, computed; None if some of its numbers have no answer, or none that is certain, so far."""
     try:
-        few = fetched(rows)
-        if few is not None:
-            return given(rows, few)
-        kept = work.keep(rows)
-        kept.count()
+        found, few = computed(work, frame)
+        if few is None:
+            found.count()
     except Exception as error:
         if not any(word in str(error) for word in _NOT_SO):
             raise
         return None
-    return kept
+    return found, few
 
 
 def _grouped(column: str, state: State | None, schema: StructType, *, key: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from velo_dagster.engine.columns import check_unique, exact_text, holds_floats, orderable, same_value, type_text
 from velo_dagster.engine.fetched import FEW, fetched, given, is_plain
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OP = "_velo_op"
+Computed: TypeAlias = "tuple[DataFrame, pa.Table | None]"
+"""A frame that is computed no more than once, and its rows, if they are few."""
 REASON = "parts of it that changed"
 
 
@@ -53,9 +55,10 @@ def write_differences(
             return few
     rows.createOrReplaceTempView("velo_should")
     held.createOrReplaceTempView("velo_held")
+    bits = not unique and all(orderable(one.dataType) for one in rows.schema)
     if unique:
         changes, on = _of_single_rows(rows, keys), keys
-    elif all(orderable(one.dataType) for one in rows.schema):
+    elif bits:
         changes, on = _of_bags(rows), rows.columns
     else:
         changes, on = _of_whole_parts(rows, keys), keys
@@ -66,7 +69,7 @@ def write_differences(
         _check_key(work, found, on)
     found.createOrReplaceTempView("velo_changes")
     known = only_keys(found, keys, "t")
-    return Write(how.method, how.reason, lambda: work.spark.sql(_merge(work, rows, on, known)), rows_read)
+    return Write(how.method, how.reason, lambda: work.spark.sql(_merge(work, rows, on, known, bits=bits)), rows_read)
 
 
 def holding(work: Work, rows: DataFrame, touched: DataFrame, keys: Sequence[str], known: str) -> DataFrame:
@@ -87,7 +90,7 @@ def held_with(work: Work, keys: Sequence[str], touched: DataFrame, few: pa.Table
     return holding(work, everything, touched, keys, only_keys(touched, keys, "r", few))
 
 
-def computed(work: Work, frame: DataFrame) -> tuple[DataFrame, pa.Table | None]:
+def computed(work: Work, frame: DataFrame) -> Computed:
     """The frame, computed once: few rows are here from now on, more are kept by Spark."""
     few = fetched(frame)
     return (work.keep(frame), None) if few is None else (given(frame, few), few)
@@ -196,10 +199,19 @@ def _of_whole_parts(rows: DataFrame, keys: Sequence[str]) -> str:
     )
 
 
-def _merge(work: Work, rows: DataFrame, on: Sequence[str], known: str) -> str:
-    """`known`: what is known of all rows that go or change, so that Delta can pass over files without them."""
+def _merge(work: Work, rows: DataFrame, on: Sequence[str], known: str, *, bits: bool) -> str:
+    """`known`: what is known of all rows that go or change, so that Delta can pass over files without them.
+
+    `bits`: rows are told by the bits of all their values. Keys are equal where Spark says so: one that was -0.0 may
+    become 0.0.
+    """
     names = rows.columns
-    match = " AND ".join(same_value(f"t.{quote(name)}", f"s.{quote(name)}", rows.schema[name].dataType) for name in on)
+    match = " AND ".join(
+        same_value(f"t.{quote(name)}", f"s.{quote(name)}", rows.schema[name].dataType)
+        if bits
+        else f"t.{quote(name)} <=> s.{quote(name)}"
+        for name in on
+    )
     sets = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in names)
     listed = ", ".join(quote(name) for name in names)
     values = ", ".join(f"s.{quote(name)}" for name in names)

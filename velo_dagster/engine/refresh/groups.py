@@ -111,7 +111,7 @@ def _added(
     alone = added(work, parts, view)
     if alone is None:
         return None
-    new, few = computed(work, alone)
+    new, few = alone
     keys = [stored[key] for key in parts.keys]
     touched = new.select(*(quote(key) for key in parts.keys)).toDF(*keys)
     here = None if few is None else few.select(parts.keys).rename_columns(keys)
