@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 ATTEMPT = "attempt"
 TEXT = "_velo_text"
-Mapped = Callable[["SparkSession", "DataFrame"], "DataFrame"]
+Mapped = Callable[["SparkSession", "DataFrame", Sequence[str]], "DataFrame"]
+"""What becomes of rows, of whose columns some are system columns."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Batch:
 
         read = self._read()
         if all_written and not self.source.marks_bad_rows:
-            return mapped(self.spark, read.drop(ERROR)), None
+            return mapped(self.spark, read.drop(ERROR), self.system_columns), None
         observation = Observation("scan")
         counts = [f.count(f.lit(1)).alias("rows")]
         if self.source.marks_bad_rows and not self.source.keeps_bad_rows:
@@ -50,7 +51,7 @@ class Batch:
             counts += [f.min_by(f.col(f"{ERROR}.reason"), order).alias("why")]
         counted = read.observe(observation, *counts)
         good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
-        return mapped(self.spark, good), observation
+        return mapped(self.spark, good, self.system_columns), observation
 
     def in_new_order(self, rows: DataFrame, held: DataFrame) -> DataFrame | None:
         """The rows that the table holds and the new ones, if columns come to stand elsewhere than in the table; else
