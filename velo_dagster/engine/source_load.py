@@ -370,7 +370,9 @@ class _Attempt:
         """All rows of the table, if an increment moves columns that are seen."""
         if record is None or self.since is None or not self.job.ordered:
             return None
-        return batch.in_new_order(rows, self.job.target.snapshot(self.session.spark, record.version))
+        held = self.job.target.snapshot(self.session.spark, record.version)
+        # In a landing nobody sees where they stand; a table has them where its SELECT says.
+        return batch.in_new_order(rows, held, () if self.job.commit_point == "commit" else batch.system_columns)
 
 
 def _schema(record: Record) -> Schema:

@@ -53,12 +53,12 @@ class Batch:
         good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
         return mapped(self.spark, good, self.system_columns), observation
 
-    def in_new_order(self, rows: DataFrame, held: DataFrame) -> DataFrame | None:
+    def in_new_order(self, rows: DataFrame, held: DataFrame, apart: Sequence[str]) -> DataFrame | None:
         """The rows that the table holds and the new ones, if columns come to stand elsewhere than in the table; else
-        nothing. The source is not asked for rows that the table has: it may have them no longer."""
+        nothing. The source is not asked for rows that the table has: it may have them no longer. `apart`: columns
+        that may stand anywhere."""
         before, now = (
-            [name for name in frame.columns if not (name.startswith(HIDDEN) or name in self.system_columns)]
-            for frame in (held, rows)
+            [name for name in frame.columns if not (name.startswith(HIDDEN) or name in apart)] for frame in (held, rows)
         )
         if now[: len(before)] == before:
             return None
