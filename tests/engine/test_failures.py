@@ -130,6 +130,9 @@ def test_a_cast_that_overflows_is_found(sql: str, places: list[str]):
     assert list(made.steps[:-1]) == (listed if len(places) > 1 else [])
 
 
+MODE = 'If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error, and return NULL instead.'
+
+
 @pytest.mark.parametrize(
     ("said", "step"),
     [
@@ -137,6 +140,15 @@ def test_a_cast_that_overflows_is_found(sql: str, places: list[str]):
         ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", "Divide by NULLIF(x, 0), or write try_divide"),
         ("[CAST_INVALID_INPUT] The value 'x' cannot be cast. SQLSTATE: 22018", "Write TRY_CAST"),
         (OVERFLOWED, "Compute in a wider type"),
+        (
+            f"[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] 100 cannot be represented as Decimal(4, 2). {MODE}",
+            "Compute in",
+        ),
+        (
+            f"[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] 1E38 cannot be represented as Decimal(38, 1). {MODE}",
+            "38 digits",
+        ),
+        (f"[ARITHMETIC_OVERFLOW] Overflow in sum of decimals. Use 'try_sum'. {MODE}", "38 digits is the most there is"),
         ("java.lang.OutOfMemoryError: Java heap space", "Give Spark more memory"),
         ("[SOMETHING_ELSE] It broke.", "Mend the statement, or the data"),
     ],
@@ -145,6 +157,7 @@ def test_what_to_do_is_said(said: str, step: str):
     """Whoever reads at night that a load failed should not have to look up how to go on."""
     made = explained(OSError(said), parse_select("SELECT a FROM t", "a.sql"), Span("a.sql", 9, 9))
     assert made.steps[-1].startswith(step)
+    assert "ansi" not in made.render(), "sessions have one mode"
 
 
 def test_hidden_columns_are_never_proposed():

@@ -341,6 +341,15 @@ def test_files_name_and_line_on_request(play: Play):
     assert play.rows("t") == Counter({(path, 2, 1): 1, (path, 3, 2): 1, (path, 4, 3): 1})
 
 
+def test_a_new_column_stands_before_system_columns_as_in_a_reload(play: Play):
+    play.write("t.sql", "CREATE TABLE t AS SELECT *, _line FROM file://data/*.csv;")
+    play.write("data/a.csv", "id\n1\n")
+    play.loaded()
+    play.write("data/b.csv", "id,v\n2,7\n")
+    play.loaded()
+    assert play.table("t").column_names == play.reloaded().table("t").column_names == ["id", "v", "_line"]
+
+
 def test_an_order_within_a_subquery_is_completed_where_its_columns_can_be_sorted(play: Play):
     """Which rows a LIMIT takes is the same after a reload; where a MAP stands in the way, the load says so."""
     play.write(

@@ -70,6 +70,17 @@ def test_a_table_that_waits_for_another_is_not_sent_in_a_circle(play: Play):
     assert alone.steps == (f"Load it first: velo-dagster load {play.folder} --select t",)
 
 
+def test_a_table_that_waits_for_the_rest_of_a_bounded_load_says_load_again(play: Play):
+    """Of the other table only that its load goes on is said above."""
+    source = "file://a.csv WITH ('loading.bulk.max_records' = '1')"
+    play.write("a.sql", f"CREATE TABLE t AS SELECT * FROM {source};\nCREATE TABLE u AS SELECT * FROM t;\n")
+    play.write("a.csv", "id\n1\n2\n")
+    error = play.load()["u"].error
+    assert isinstance(error, VeloError) and error.code == "L402"
+    assert error.steps == ("Load again: the first load of 't' goes on where it was cut; 'u' follows it.",)
+    assert play.loaded()["u"].rows_changed == 2
+
+
 @pytest.mark.parametrize(
     ("select", "declared"),
     [("*", True), ("id, name AS called", True), ("id PRIMARY KEY, name", True), ("id + 1 AS id", False)],

@@ -159,6 +159,32 @@ def test_system_columns_are_asked_of_sources(tmp_path: Path):
     assert planned.system_columns == ("_file", "_line")
 
 
+@pytest.mark.parametrize(
+    ("select", "asked"),
+    [
+        ("SELECT v, _offset, _key FROM file://x.csv", ()),
+        ("SELECT q._file FROM (SELECT k AS _file FROM file://x.csv) q", ()),
+        ("WITH q AS (SELECT k AS _file FROM file://x.csv) SELECT _file FROM q", ()),
+        ("SELECT k AS _file, count(*) AS n FROM file://x.csv GROUP BY _file", ()),
+        ("SELECT k AS _file FROM file://x.csv ORDER BY _file", ()),
+        ("SELECT k AS _file, upper(_file) AS u FROM file://x.csv", ()),
+        ("SELECT k AS _file FROM file://x.csv WHERE _file > ''", ("_file",)),
+        ("SELECT upper(_file) AS u, k AS _file FROM file://x.csv", ("_file",)),
+        ("SELECT q.f FROM (SELECT _file AS f FROM file://x.csv) q", ("_file",)),
+        (
+            "SELECT x.k FROM file://x.csv x WHERE EXISTS (SELECT 1 FROM VALUES (1) AS y(a) WHERE x._line = a)",
+            ("_line",),
+        ),
+        ("SELECT _line FROM (file://x.csv x CROSS JOIN VALUES (1) AS y(a))", ("_line",)),
+    ],
+)
+def test_names_of_system_columns_that_mean_something_else_are_not_asked_for(
+    tmp_path: Path, select: str, asked: tuple[str, ...]
+):
+    planned = only_input(project(tmp_path, a_sql=f"CREATE TABLE t AS {select}"))
+    assert planned.system_columns == asked
+
+
 def fingerprint(folder: Path, sql: str, yaml: str = "") -> str:
     folder.mkdir(exist_ok=True)
     return project(folder, a_sql=sql, velo_yaml=yaml).tables[0].fingerprint

@@ -387,6 +387,19 @@ class TestBounds:
         source = desk.source("a.csv", skip_lines="2")
         assert values(source, None, source.end(None)) == [1]
 
+    @pytest.mark.parametrize("head", ["# made by [x]\n", '# "made\n', "#" * 5000 + "\n", "\ufeff# [\n"])
+    @pytest.mark.parametrize("format_", [{}, {"format": "json"}])
+    def test_skip_lines_before_a_json_array(self, desk: Desk, head: str, format_: dict[str, str]) -> None:
+        """Whether it is an array shows behind them, and no bracket or quote in them is one of the array's."""
+        desk.write("a.json", f'{head}[{{"id": 1}},\n {{"id": 2}}]\n')
+        source = desk.source("a.json", None, skip_lines="1", **format_)
+        assert values(source, None, source.end(None)) == [1, 2]
+
+    def test_skip_lines_before_lines_of_json(self, desk: Desk) -> None:
+        desk.write("a.json", '[\n{"id": 1}\n{"id": 2}\n')
+        source = desk.source("a.json", skip_lines="1")
+        assert values(source, None, source.end(None)) == [1, 2]
+
     def test_a_replaced_file_waits_for_its_turn_without_its_old_rows(self, desk: Desk) -> None:
         """A position that spoke of rows that are nowhere any more could never be read again."""
         desk.write("a.csv", "id\n1\n")

@@ -39,7 +39,7 @@ from velo_dagster.plan.event_time import aged_column, event_time, final_window
 from velo_dagster.plan.project import TablePlan
 from velo_dagster.sources.contract import ID
 from velo_dagster.sql.durations import parse_duration
-from velo_dagster.sql.names import SOURCE_COLUMNS, quote
+from velo_dagster.sql.names import quote
 from velo_dagster.sql.problems import StatementError, error
 from velo_dagster.sql.spark import EventTime, Shown, Times
 from velo_dagster.store.table import HIDDEN
@@ -160,8 +160,9 @@ def late_rows(work: Work) -> DataFrame | None:
         return None
     name, clock = found
     shown = [column for column in frames[name].columns if not column.startswith(HIDDEN)]
-    places = [column for column in ("_file", "_line") if column in shown]
-    texts = [quote(column) for column in shown if column not in SOURCE_COLUMNS]
+    system = next(one.system for one in work.inputs if one.name == name)
+    places = [column for column in ("_file", "_line") if column in system]
+    texts = [quote(column) for column in shown if column not in system]
     place = f.concat_ws(":", *places) if len(places) == 2 else f.to_json(ID)
     reason = (
         f"concat('late: ', timestamp_micros({MOMENT}), ' is more than {clock.time.allowance:f}s before ', "

@@ -39,13 +39,20 @@ CAUSE = re.compile(r"^(?:Caused by: )[\w.$]+: ([^\n]+)", re.M)
 HIDDEN_NAMES = re.compile(r", `_velo_\w+`|`_velo_\w+`, ")
 PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.M)
 WRITING = re.compile(r"\[TASK_WRITE_FAILED\] Task failed while writing rows to \S+$")
-OTHER_MODE = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" to "false" to bypass this error\.')
+OTHER_MODE = re.compile(
+    r"\s*If (?:necessary,? |you have to cast [^\n]+, you can )"
+    r'set "spark\.sql\.ansi\.enabled" (?:to|as) "?false"?[^.\n]*\.'
+)
+"""Spark's advice to compute in another mode, which sessions do not have: overflows would be NULL without a word."""
 WIDER = "Compute in a wider type, such as DECIMAL(38, 2)."
+MOST_DIGITS = "38 digits is the most there is: ROUND or CAST to fewer digits behind the point, or CAST to DOUBLE."
 UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n([^\n]*)\n( *)(\^+)")
 REMEDIES = {
     "No space left on device": "Make room on the disk of the warehouse, and on that of temporary files (TMPDIR).",
     "_BY_ZERO]": "Divide by NULLIF(x, 0), or write try_divide or try_mod: NULL is then the result where x is 0.",
     "[CAST_INVALID_INPUT]": "Write TRY_CAST, which gives NULL for such values, or leave those rows out with WHERE.",
+    "represented as Decimal(38,": MOST_DIGITS,
+    "sum of decimals": MOST_DIGITS,
     "OVERFLOW]": WIDER,
     "[NUMERIC_VALUE_OUT_OF_RANGE": WIDER,
     "OutOfMemoryError": "Give Spark more memory, in velo.yaml: engine: {spark.driver.memory: 4g}.",

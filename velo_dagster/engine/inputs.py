@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.engine.columns import exact_text, holds_floats, orderable
 from velo_dagster.engine.fetched import fetched, given
 from velo_dagster.plan.inputs import PlannedInput
-from velo_dagster.sql.names import quote
+from velo_dagster.sql.names import not_own, quote
 from velo_dagster.store.record import Record
 from velo_dagster.store.table import HIDDEN, LANDING, Table
 
@@ -28,7 +28,7 @@ class TableInput:
     """One input, from the position that the reading table has committed (if any) to where the input is now.
 
     `version` may be that of a later maintenance commit: its rows are the load's, and its files outlive a vacuum.
-    `label`: what messages call it, because users know sources and not landings.
+    `label`: what messages call it, because users know sources and not landings. `system`: its system columns.
     """
 
     name: str
@@ -38,13 +38,15 @@ class TableInput:
     version: int
     table_id: str
     since: Mapping[str, Any] | None
+    system: Sequence[str]
 
     @staticmethod
     def at_end(planned: PlannedInput, table: Table, record: Record, since: Mapping[str, Any] | None) -> TableInput:
         opened = table.opened()
         assert opened is not None
         version = opened.version() if table.record() == record else record.version
-        return TableInput(planned.name, planned.label, table, record.load, version, record.table_id, since)
+        system = system_of(planned, record)
+        return TableInput(planned.name, planned.label, table, record.load, version, record.table_id, since, system)
 
     @property
     def position(self) -> dict[str, Any]:
@@ -162,6 +164,11 @@ class Changes:
 
         assert self.images is not None
         return self.images.where(f.col("_change_type").isin(*kinds)).drop("_change_type")
+
+
+def system_of(planned: PlannedInput, record: Record | None) -> Sequence[str]:
+    """The system columns of a landing; the schema that its load records has the columns of the source itself."""
+    return not_own(planned.system_columns, (name for name, _ in record.schema) if record is not None else ())
 
 
 def has_news(table: Table, table_id: str, load: int, since: Mapping[str, Any] | None) -> bool:

@@ -191,8 +191,8 @@ class TableLoad:
         for warning in source.warnings:
             self._note(warning)
 
-        def select(spark: SparkSession, rows: DataFrame) -> DataFrame:
-            return storable(rows) if landing is not None else output(mapped(spark, statement, rows), statement)
+        def select(spark: SparkSession, rows: DataFrame, system: Sequence[str]) -> DataFrame:
+            return storable(rows) if landing is not None else output(mapped(spark, statement, rows, system), statement)
 
         return SourceLoad(
             table=self.plan.name,

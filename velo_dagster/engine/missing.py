@@ -40,7 +40,7 @@ class MissingInput(TableInput):
     def at_nothing(
         planned: PlannedInput, table: Table, since: Mapping[str, Any] | None, missing: Missing, columns: Columns
     ) -> MissingInput:
-        return MissingInput(planned.name, planned.label, table, 0, -1, "", since, missing, columns)
+        return MissingInput(planned.name, planned.label, table, 0, -1, "", since, (), missing, columns)
 
     @property
     def position(self) -> dict[str, Any]:

@@ -132,6 +132,10 @@ class References:
         if tried is not None:
             why = f"{why} (in this run: {tried.outcome})"
             steps = [f"What is said about '{needs}' above says what to do; '{self.plan.name}' then follows by itself."]
+        if tried is not None and tried.well and record is not None:
+            steps = [
+                f"Load again: the first load of '{needs}' goes on where it was cut; '{self.plan.name}' follows it."
+            ]
         if tried is not None and tried.outcome is Outcome.NO_ROWS:
             steps = self._until_rows_come(self.loader.project.table(needs))
         return NotReady(self.plan.name, needs, why, planned.span, *steps)

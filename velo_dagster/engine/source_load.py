@@ -26,6 +26,7 @@ from velo_dagster.engine.source_write import Batch, Mapped
 from velo_dagster.sources.contract import Field, Position, Scan, Schema, Source
 from velo_dagster.sources.errors import BadRows, SourceChanged
 from velo_dagster.sources.evolution import admitted
+from velo_dagster.sql.names import not_own
 from velo_dagster.store.record import Record, UnreadablePositions
 from velo_dagster.store.table import Overtaken, Table, TidiedUp
 
@@ -267,7 +268,7 @@ class _Attempt:
             # The source was emptied: the table keeps its columns and loses its rows.
             self.schema = _schema(record)
         while self.schema:
-            changed = _widened(known, self.schema) or self._declared_moved(known)
+            changed = _widened(known, self.schema) or self._declared_moved(known) or self._took_over(known)
             if changed:
                 self._start_over(changed, until)
                 until = self._whole_end(until)
@@ -292,6 +293,14 @@ class _Attempt:
         by_name = self.job.declared.intersection(now)
         return "" if by_name or not self.job.declared or now[: len(before)] == before else COLUMNS_MOVED
 
+    def _took_over(self, known: Schema) -> str:
+        """Why committed rows no longer have the system columns that they have: the source has such a column itself."""
+        before, now = (
+            not_own(self.job.system_columns, (column.name for column in one)) for one in (known, self.schema)
+        )
+        own = [name for name in before if known and name not in now]
+        return f"the source has a column {' and '.join(own)} of its own now" if own else ""
+
     def _surveyed(self, scan: Scan, known: Schema) -> Schema:
         """The least types that hold all of the scan, or the bad rows that forbid it."""
         spark = self.session.spark
@@ -308,7 +317,8 @@ class _Attempt:
     def _commit(self, record: Record | None, scan: Scan, until: Position, goal: Position | None) -> SourceOutcome:
         target = self.job.target
         self.session.scale(size_of([target]).settings())
-        batch = Batch(self.session.spark, self.job.source, scan, self.schema, self.job.system_columns)
+        system = not_own(self.job.system_columns, (column.name for column in self.schema))
+        batch = Batch(self.session.spark, self.job.source, scan, self.schema, system)
         rejects = self._rejects(record, batch)
         anew = self.since is None
         rows, observation = batch.rows(self.job.mapped, all_written=anew and not self.job.filters)
@@ -375,7 +385,9 @@ class _Attempt:
         """All rows of the table, if an increment moves columns that are seen."""
         if record is None or self.since is None or not self.job.ordered:
             return None
-        return batch.in_new_order(rows, self.job.target.snapshot(self.session.spark, record.version))
+        held = self.job.target.snapshot(self.session.spark, record.version)
+        # In a landing nobody sees where they stand; a table has them where its SELECT says.
+        return batch.in_new_order(rows, held, () if self.job.commit_point == "commit" else batch.system_columns)
 
 
 def _schema(record: Record) -> Schema:

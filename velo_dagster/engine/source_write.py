@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 ATTEMPT = "attempt"
 TEXT = "_velo_text"
-Mapped = Callable[["SparkSession", "DataFrame"], "DataFrame"]
+Mapped = Callable[["SparkSession", "DataFrame", Sequence[str]], "DataFrame"]
+"""What becomes of rows, of whose columns some are system columns."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Batch:
 
         read = self._read()
         if all_written and not self.source.marks_bad_rows:
-            return mapped(self.spark, read.drop(ERROR)), None
+            return mapped(self.spark, read.drop(ERROR), self.system_columns), None
         observation = Observation("scan")
         counts = [f.count(f.lit(1)).alias("rows")]
         if self.source.marks_bad_rows and not self.source.keeps_bad_rows:
@@ -50,14 +51,14 @@ class Batch:
             counts += [f.min_by(f.col(f"{ERROR}.reason"), order).alias("why")]
         counted = read.observe(observation, *counts)
         good = counted.where(f.col(ERROR).isNull()).drop(ERROR)
-        return mapped(self.spark, good), observation
+        return mapped(self.spark, good, self.system_columns), observation
 
-    def in_new_order(self, rows: DataFrame, held: DataFrame) -> DataFrame | None:
+    def in_new_order(self, rows: DataFrame, held: DataFrame, apart: Sequence[str]) -> DataFrame | None:
         """The rows that the table holds and the new ones, if columns come to stand elsewhere than in the table; else
-        nothing. The source is not asked for rows that the table has: it may have them no longer."""
+        nothing. The source is not asked for rows that the table has: it may have them no longer. `apart`: columns
+        that may stand anywhere."""
         before, now = (
-            [name for name in frame.columns if not (name.startswith(HIDDEN) or name in self.system_columns)]
-            for frame in (held, rows)
+            [name for name in frame.columns if not (name.startswith(HIDDEN) or name in apart)] for frame in (held, rows)
         )
         if now[: len(before)] == before:
             return None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from velo_dagster.engine.columns import comparable_rows
 from velo_dagster.engine.exempt import exemptions, joins_once
 from velo_dagster.engine.floats import in_either_form
-from velo_dagster.engine.inputs import TableInput, first_line, visible
+from velo_dagster.engine.inputs import TableInput, first_line, system_of, visible
 from velo_dagster.engine.landings import table_fingerprint
 from velo_dagster.engine.load import Loader, TableLoad
 from velo_dagster.engine.missing import MissingInput
@@ -141,7 +141,8 @@ def _at(warehouse: Warehouse, planned: PlannedInput, positions: Mapping[str, Any
         if planned.kind == "source":
             raise CannotTell(f"what was read from {planned.label} is no longer there")
         raise CannotTell(f"{planned.label} is another table than the one that was read")
-    return TableInput(planned.name, planned.label, table, position["load"], position["version"], position["id"], None)
+    load, version, system = position["load"], position["version"], system_of(planned, table.record())
+    return TableInput(planned.name, planned.label, table, load, version, position["id"], None, system)
 
 
 def _compare(held: DataFrame, made: DataFrame, keys: tuple[str, ...], sample: int | None) -> Comparison:

@@ -12,6 +12,7 @@ from typing import Literal
 from velo_dagster.errors import Span
 from velo_dagster.sql import uris
 from velo_dagster.sql.functions import words
+from velo_dagster.sql.names import KIND_COLUMNS
 from velo_dagster.sql.statements import InputRef
 from velo_dagster.sql.variables import MissingVariable, has_variables, resolve, resolve_all
 
@@ -169,6 +170,8 @@ def describe(
     properties = {**defaults.get(kind or "", {}), **given}
     properties.pop("config_file", None)
     label = uris.label(uri) if uri else ref.name
+    has = KIND_COLUMNS.get(kind or "", system_columns)
+    system_columns = tuple(name for name in system_columns if name in has)
     print_ = fingerprint([kind or "", uri or ref.name, *row_properties(properties)])
     return PlannedInput(ref.name, "source", None, kind, uri, properties, label, ref.span, system_columns, print_)
 

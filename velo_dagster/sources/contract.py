@@ -172,7 +172,8 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, spark: SparkSession, scan: Scan, schema: Schema, system_columns: Sequence[str] = ()) -> DataFrame:
-        """The scan's rows: the schema's columns, the system columns asked for, `_velo_id`, `_velo_error`.
+        """The scan's rows: the schema's columns, those of the system columns asked for that the kind has, `_velo_id`,
+        `_velo_error`. What the schema has itself is not asked for.
 
         A value that does not fit its inferred type fails the job, and so does a part that is no longer what the scan
         says when it has been read. A bad row fails the job under FailBatch, else it comes with

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from velo_dagster.sources import files_messages as messages
 from velo_dagster.sources.contract import BadRow, Scan, Schema, Survey
-from velo_dagster.sources.errors import SourceMisconfigured
 from velo_dagster.sources.files_access import FileAccess
 from velo_dagster.sources.files_formats import PARQUET, names_its_columns
 from velo_dagster.sources.files_parquet import FileSchema, ParquetRead, has_nanoseconds
 from velo_dagster.sources.files_parts import Part
 from velo_dagster.sources.files_read import BAD_ROWS_SHOWN, Reading, columns_of
 from velo_dagster.sources.files_schema import Columns, held_types, join_all, make_schema, typed_columns
+from velo_dagster.sql.names import KIND_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SAMPLED_PARTS = 16
-SYSTEM_COLUMNS = ("_file", "_line")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,8 @@ class FileContent:
         """The rows of the scan, with the columns of the schema."""
         from velo_dagster.sources.files_spark import read_rows
 
-        system_columns = _allowed(system_columns)
+        # Where only a variable tells that the source is a file, a statement may ask for what others have.
+        system_columns = tuple(name for name in system_columns if name in KIND_COLUMNS["file"])
         by_spark, by_arrow = self.readers(scan)
         if not by_spark:
             # Only where all tasks note how far they are, it is worth anything.
@@ -141,16 +141,6 @@ class FileContent:
             shown=scan.names,
             add_declared=names_itself or not (known or seen),
         )
-
-
-def _allowed(system_columns: Sequence[str]) -> tuple[str, ...]:
-    unknown = [name for name in system_columns if name not in SYSTEM_COLUMNS]
-    if unknown:
-        raise SourceMisconfigured(
-            f"Files have no column {', '.join(unknown)}.",
-            steps=[f"Rows of files have {' and '.join(SYSTEM_COLUMNS)}."],
-        )
-    return tuple(system_columns)
 
 
 def _some(parts: Sequence[Part]) -> Sequence[Part]:

@@ -107,7 +107,7 @@ def check_one_format(settings: FormatSettings, names: Iterable[str]) -> None:
 
 
 def kind_of(settings: FormatSettings, name: str, open_: Open) -> str:
-    """The file's kind; looks at the first byte of a json file: an array is one value, lines are many."""
+    """The file's kind; looks at the first byte of a json file, lines to skip aside: an array is one value."""
     found, compression = format_of(settings, name)
     if found == "json" and not _is_array(settings, compression, open_):
         found = "jsonl"
@@ -143,9 +143,13 @@ def reader_of(settings: FormatSettings, kind: str) -> FileFormat:
 
 
 def _is_array(settings: FormatSettings, compression: str | None, open_: Open) -> bool:
+    lines = settings.skip_lines
     with opened(open_, cast(Compression | None, compression), settings.encoding) as file:
         while data := file.read(4096):
-            text = data.removeprefix(codecs.BOM_UTF8).lstrip()
+            ends = min(lines, data.count(b"\n"))
+            lines -= ends
+            rest = b"" if lines else data.split(b"\n", ends)[ends]
+            text = rest.removeprefix(codecs.BOM_UTF8).lstrip()
             if text:
                 return text.startswith(b"[")
     return False

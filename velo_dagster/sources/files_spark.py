@@ -8,7 +8,7 @@ Executors need nothing but this package, and nothing here touches a SparkContext
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,11 +94,12 @@ class _Task:
 
 def _rows_of(number: int, reading: Reading, parts: list[Part], target: pa.Schema) -> Iterator[pa.RecordBatch]:
     rows = size = 0
+    own = frozenset(name for name, _ in reading.columns)
     for plain in parts:
         part = reading.open_part(plain)
         for batch in part.batches():
             rows += batch.num_rows
-            yield _arranged(part, batch, target)
+            yield _arranged(part, batch, target, own)
             if reading.meter is not None and batch.num_rows:
                 # A record's place in its file says how far the part is; in columnar files it is its number.
                 done = batch.column(AT)[-1].as_py() - plain["start"] if plain["stop"] is not None else 0
@@ -113,8 +114,8 @@ def _survey_of(number: int, reading: Reading, parts: list[Part], target: pa.Sche
     yield pa.RecordBatch.from_pydict({"number": [number], "found": [json.dumps(found)]}, schema=target)
 
 
-def _arranged(part: OpenPart, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """The batch as Spark is to get it: the target's columns in their order and types."""
+def _arranged(part: OpenPart, batch: pa.RecordBatch, target: pa.Schema, own: Set[str]) -> pa.RecordBatch:
+    """The batch as Spark is to get it: the target's columns in their order and types. `own`: the files' own columns."""
     count = batch.num_rows
     arrays: list[pa.Array] = []
     for field in target:
@@ -123,9 +124,9 @@ def _arranged(part: OpenPart, batch: pa.RecordBatch, target: pa.Schema) -> pa.Re
             array = pa.StructArray.from_arrays([file, batch.column(AT)], fields=list(field.type))
         elif field.name == ERROR:
             array = errors_of(part, batch, field.type)
-        elif field.name == FILE:
+        elif field.name == FILE and FILE not in own:
             array = pa.repeat(pa.scalar(str(part.path), pa.string()), count)
-        elif field.name == LINE:
+        elif field.name == LINE and LINE not in own:
             array = line_numbers(part, batch)
         else:
             array = batch.column(field.name)

@@ -17,17 +17,12 @@ import tenacity
 
 from velo_dagster.errors import Transient
 from velo_dagster.sources.errors import SourceError
+from velo_dagster.sql.forms import MULTIPLIER, STRATEGY
 from velo_dagster.sql.properties import BadProperty
 
 T = TypeVar("T")
 Strategy = Literal["fixed", "linear", "exponential"]
 
-_STRATEGIES: dict[str, Strategy] = {
-    "fixed": "fixed",
-    "linear": "linear",
-    "exponential": "exponential",
-    "exp": "exponential",
-}
 _MULTIPLIER = Decimal("1.5")
 
 
@@ -229,11 +224,11 @@ def _strategy(properties: Mapping[str, Any], environ: Mapping[str, str], warning
         if found is None:
             return "exponential"
         key, value = found
-    strategy = _STRATEGIES.get(str(value).strip().lower())
-    if strategy is None:
-        warnings.append(f"'{key}' = '{value}' is not one of fixed, linear, exponential (exp); fixed is used.")
+    try:
+        return STRATEGY.read(value)
+    except ValueError:
+        warnings.append(f"'{key}' = '{value}' is not {STRATEGY.described}; fixed is used.")
         return "fixed"
-    return strategy
 
 
 def _multiplier(properties: Mapping[str, Any], environ: Mapping[str, str], warnings: list[str]) -> Decimal:
@@ -243,11 +238,11 @@ def _multiplier(properties: Mapping[str, Any], environ: Mapping[str, str], warni
         if found is None:
             return _MULTIPLIER
         key, value = found
-    number = _decimal(str(value))
-    if number is None or number < 1:
-        warnings.append(f"'{key}' = '{value}' is not a number of at least 1; {_MULTIPLIER} is used.")
+    try:
+        return MULTIPLIER.read(value)
+    except ValueError:
+        warnings.append(f"'{key}' = '{value}' is not {MULTIPLIER.described}; {_MULTIPLIER} is used.")
         return _MULTIPLIER
-    return number
 
 
 def _decimal(text: str) -> Decimal | None:

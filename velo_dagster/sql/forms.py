@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from velo_dagster.sql.durations import parse_duration
@@ -98,6 +98,16 @@ TIME_FORMAT = Form("epoch_millis, epoch_seconds, iso8601, or a pattern such as y
 VALUES_BY_NAME = Form("""a JSON object such as {"name": "unknown"}""", _values_by_name)
 
 
+def _multiplier(text: str) -> Decimal:
+    try:
+        number = Decimal(text.strip())
+    except InvalidOperation as error:
+        raise ValueError(text) from error
+    if not number.is_finite() or number < 1:
+        raise ValueError(text)
+    return number
+
+
 ONE_OF = "one of "
 
 
@@ -116,3 +126,7 @@ def choice(*names: str, also: Mapping[str, str] | None = None) -> Form:
             raise ValueError(text) from error
 
     return Form(ONE_OF + ", ".join(names), read)
+
+
+STRATEGY = choice("fixed", "linear", "exponential", also={"exp": "exponential"})
+MULTIPLIER = Form("a number of at least 1", _multiplier)

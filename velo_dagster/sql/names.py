@@ -15,6 +15,8 @@ from velo_dagster.errors import Span, Terminal, VeloError
 HIDDEN_PREFIX = "_velo_"
 SOURCE_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers", "_file", "_line")
 """The system columns of a source row."""
+KIND_COLUMNS = {"file": SOURCE_COLUMNS[6:], "kafka": SOURCE_COLUMNS[:6]}
+"""Those that rows of a kind of source have."""
 
 _REFUSED = re.compile(r"[ ,;{}()\n\t=]+")
 _OF_THE_FEED = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
@@ -83,6 +85,16 @@ def sanitise_all(names: Iterable[str], where: Span | str | None = None) -> tuple
         seen[clean.casefold()] = name
         result.append(clean)
     return tuple(result)
+
+
+def not_own(system: Iterable[str], own: Iterable[str]) -> tuple[str, ...]:
+    """The system columns of rows that have these columns of their own, which stand before them.
+
+    >>> not_own(["_file", "_line"], ["id", "_Line"])
+    ('_file',)
+    """
+    taken = {name.lower() for name in own}
+    return tuple(name for name in system if name not in taken)
 
 
 def is_hidden(name: str) -> bool:

@@ -18,9 +18,11 @@ from velo_dagster.sql.forms import (
     COUNT,
     DURATION,
     ENCODING,
+    MULTIPLIER,
     ONE_OF,
     POSITIVE,
     QUOTE,
+    STRATEGY,
     TEXT,
     TIME_FORMAT,
     VALUES_BY_NAME,
@@ -63,6 +65,8 @@ class Property:
     default: Any = None
     aliases: tuple[str, ...] = ()
     fallback: Any = None
+    as_written: bool = False
+    """The value stays a text: whoever uses it also knows other places where it may stand, and tells a wrong one."""
 
 
 def _waiting(key: str, form: Form, default: Any = None, **more: Any) -> Property:
@@ -85,8 +89,8 @@ ALL: tuple[Property, ...] = (
     # any source
     _waiting("wait.timeout", DURATION, Decimal(0)),
     _waiting("retry.interval", DURATION),
-    _waiting("retry.strategy", TEXT),
-    _waiting("retry.multiplier", TEXT),
+    _waiting("retry.strategy", STRATEGY, fallback="fixed", as_written=True),
+    _waiting("retry.multiplier", MULTIPLIER, fallback="1.5", as_written=True),
     _waiting("retry.increment", DURATION),
     _waiting("retry.max.delay", DURATION),
     Property(
@@ -264,13 +268,14 @@ def _find(properties: Mapping[str, Property], key: str) -> Property | None:
 
 def _value(prop: Property, key: str, text: str, warnings: list[str], where: Span | str | None) -> Any:
     try:
-        return prop.form.read(text)
+        value = prop.form.read(text)
+        return text if prop.as_written else value
     except ValueError as error:
         shown = MASK if is_secret(key) else text
         if prop.fallback is None:
             raise BadProperty(key, shown, prop.form.described, where=where) from error
         warnings.append(f"'{key}' = '{shown}' is not {prop.form.described}; {prop.fallback} is used.")
-        return prop.fallback
+        return text if prop.as_written else prop.fallback
 
 
 def _spellings() -> list[str]:

@@ -37,6 +37,56 @@ def relation_alias(table: exp.Table) -> str | None:
     return uris.relation_name(table.meta["uri"]) if "uri" in table.meta else table.name
 
 
+def read_by(select: exp.Select) -> list[exp.Expr]:
+    """The relations that a SELECT reads."""
+    from_ = select.args.get("from_")
+    joined = [join.this for join in select.args.get("joins") or ()]
+    return ([from_.this] if from_ else []) + joined + list(select.args.get("laterals") or ())
+
+
+def called(relation: exp.Expr) -> str | None:
+    """What the query calls a relation of any kind."""
+    if isinstance(relation, exp.Table) and "input" in relation.meta:
+        return relation_alias(relation)
+    return relation.alias_or_name or None
+
+
+def may_be_of_input(column: exp.Column) -> bool:
+    """Whether a column may be one of an input: not if it is one of a subquery, or another item of the SELECT has its
+    name for an alias."""
+    child: exp.Expr = column
+    selects = 0
+    while child.parent is not None:
+        select, below = child.parent, child
+        child = select
+        if not isinstance(select, exp.Select):
+            continue
+        selects += 1
+        named = [one for one in read_by(select) if (called(one) or "").casefold() == column.table.casefold()]
+        if column.table and named:
+            return not all(map(_is_derived, named))
+        if not column.table and not all(map(_is_derived, read_by(select))):
+            return not (selects == 1 and _is_alias(column, select, below))
+    return not selects
+
+
+def _is_derived(relation: exp.Expr) -> bool:
+    """Whether its columns are those of a query inside of this one."""
+    if isinstance(relation, exp.Table):
+        return "input" not in relation.meta
+    return isinstance(relation, exp.Subquery) and isinstance(relation.this, (exp.Select, exp.SetOperation))
+
+
+def _is_alias(column: exp.Column, select: exp.Select, part: exp.Expr) -> bool:
+    """Whether a column in this part of a SELECT is an alias of it: in the list, one that stands before."""
+    items = select.expressions
+    if part in items:
+        items = items[: next(number for number, item in enumerate(items) if item is part)]
+    elif part.arg_key not in ("group", "having", "order"):
+        return False
+    return any(isinstance(item, exp.Alias) and item.alias.casefold() == column.name.casefold() for item in items)
+
+
 def _is_common_table(table: exp.Table) -> bool:
     """Whether a WITH clause defines the name: an earlier part of the same, an outer query's, or, RECURSIVE, itself."""
     if table.args.get("db"):

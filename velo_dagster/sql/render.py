@@ -13,7 +13,7 @@
 | functions under other names, ROWS WINDOW BUFFER | `calls` |
 | clauses in another order than Spark's | Spark's order |
 | a name that Delta refuses | the sanitised name |
-| `*` over an input whose system columns the query asks for | the same without them |
+| `*` over an input with system columns that the query asks for | the same without them |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from velo_dagster.sql.joins import joined_anyway
 from velo_dagster.sql.names import SOURCE_COLUMNS, is_plain, quote, quote_all, sanitise
 from velo_dagster.sql.path_values import Nested
 from velo_dagster.sql.problems import NotSupportedYet, error
-from velo_dagster.sql.relations import input_tables, relation_alias
+from velo_dagster.sql.relations import called, input_tables, may_be_of_input, read_by, relation_alias
 from velo_dagster.sql.splice import Splice
 from velo_dagster.sql.statements import Query, place
 from velo_dagster.sql.ties import Ties, break_ties
@@ -51,11 +51,13 @@ def spark_select(
     filled: Collection[str] = (),
     floats: Edits | None = None,
     nested: Nested | None = None,
+    system: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """The query as Spark SQL over temporary views.
 
     `views`: by input name. `hidden`: columns of the views that the query must not see. `columns`: by input name, all
-    columns of its view, hidden and system columns included. `event_times`: the inputs' event times, and which windows
+    columns of its view, hidden and system columns included. `system`: by input name, which of them are system columns,
+    and so not part of `*`. `event_times`: the inputs' event times, and which windows
     to show. `ties`: what breaks ties, if they are to be broken. `filled`: inputs whose one row every other row is
     joined with. `floats`: what is to be done to float aggregates. `nested`: the columns' types, by which paths are
     followed.
@@ -64,9 +66,8 @@ def spark_select(
     splice = splice_query(query)
     for table in input_tables(query.tree):
         _replace_relation(splice, table, views, hidden, columns)
-    asked = system_columns(query)
-    if asked:
-        _leave_out_system_columns(splice, query, asked, columns)
+    if system:
+        _leave_out_system_columns(splice, query, system)
     paths.rewrite(splice, query, nested)
     time_windows.rewrite(splice, query, event_times or Times())
     within.rewrite(splice, query, event_times or Times())
@@ -99,9 +100,11 @@ def splice_query(query: Query) -> Splice:
 
 
 def system_columns(query: Query) -> tuple[str, ...]:
-    """The system columns of source rows that the query names."""
+    """The system columns that the query may ask its inputs for: those that it names, and has no other column for."""
     named = {
-        column.name.lower() for column in query.tree.find_all(exp.Column) if isinstance(column.this, exp.Identifier)
+        column.name.lower()
+        for column in query.tree.find_all(exp.Column)
+        if isinstance(column.this, exp.Identifier) and column.name.lower() in SOURCE_COLUMNS and may_be_of_input(column)
     }
     return tuple(name for name in SOURCE_COLUMNS if name in named)
 
@@ -172,17 +175,15 @@ def _sanitise_identifiers(splice: Splice, query: Query) -> None:
             splice.replace((token.start, token.end + 1), quote(sanitise(token.text)))
 
 
-def _leave_out_system_columns(
-    splice: Splice, query: Query, asked: Sequence[str], columns: Mapping[str, Sequence[str]] | None
-) -> None:
+def _leave_out_system_columns(splice: Splice, query: Query, system: Mapping[str, Sequence[str]]) -> None:
     for select in query.tree.find_all(exp.Select):
-        relations = _relations(select)
+        relations = read_by(select)
         for item in select.expressions:
             if "star_end" not in item.meta:
                 continue
             prefix = item.table if isinstance(item, exp.Column) else None
-            over = [r for r in relations if prefix is None or (_alias(r) or "").casefold() == prefix.casefold()]
-            left_out = {id(r): _present(r, asked, columns) for r in over}
+            over = [r for r in relations if prefix is None or (called(r) or "").casefold() == prefix.casefold()]
+            left_out = {id(r): system.get(r.meta.get("input", ""), ()) for r in over}
             if not any(left_out.values()):
                 continue
             if len(over) == 1:
@@ -199,27 +200,6 @@ def leave_out(splice: Splice, item: exp.Expr, names: Sequence[str]) -> None:
         splice.insert(item.meta["star_end"], f" EXCEPT ({quote_all(names)})")
 
 
-def _relations(select: exp.Select) -> list[exp.Expr]:
-    from_ = select.args.get("from_")
-    joined = [join.this for join in select.args.get("joins") or ()]
-    return ([from_.this] if from_ else []) + joined + list(select.args.get("laterals") or ())
-
-
-def _alias(relation: exp.Expr) -> str | None:
-    return (
-        relation_alias(relation)
-        if isinstance(relation, exp.Table) and "input" in relation.meta
-        else relation.alias_or_name
-    )
-
-
-def _present(relation: exp.Expr, asked: Sequence[str], columns: Mapping[str, Sequence[str]] | None) -> list[str]:
-    name = relation.meta.get("input")
-    if name is None:
-        return []
-    return list(asked) if columns is None else [c for c in asked if c in columns[name]]
-
-
 def _expand_star(
     splice: Splice,
     query: Query,
@@ -231,7 +211,7 @@ def _expand_star(
     """`*` over a join, one relation after the other; not where the join itself changes what `*` holds."""
     joins = select.args.get("joins") or ()
     plain = all(not (j.args.get("using") or j.method or j.kind in ("SEMI", "ANTI")) for j in joins)
-    if not plain or "except_at" in item.meta or not all(_alias(r) for r in over):
+    if not plain or "except_at" in item.meta or not all(called(r) for r in over):
         raise NotSupportedYet(
             error(
                 "E209",
@@ -243,7 +223,7 @@ def _expand_star(
     parts = []
     for relation in over:
         names = left_out[id(relation)]
-        star = f"{quote(sanitise(_alias(relation) or ''))}.*"
+        star = f"{quote(sanitise(called(relation) or ''))}.*"
         parts.append(f"{star} EXCEPT ({quote_all(names)})" if names else star)
     splice.replace(item.meta["span"], ", ".join(parts))
 

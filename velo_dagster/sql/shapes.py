@@ -10,7 +10,7 @@ from sqlglot import exp
 from velo_dagster.sql import functions
 from velo_dagster.sql.names import sanitise
 from velo_dagster.sql.nested import Type
-from velo_dagster.sql.relations import relation_alias
+from velo_dagster.sql.relations import called
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,6 @@ def all_relations(select: exp.Select) -> list[exp.Expr]:
     """What stands behind FROM and every JOIN."""
     from_ = select.args.get("from_")
     return ([from_.this] if from_ else []) + [join.this for join in select.args.get("joins") or ()]
-
-
-def called(relation: exp.Expr) -> str | None:
-    """What the query calls the relation."""
-    if isinstance(relation, exp.Table) and "input" in relation.meta:
-        return relation_alias(relation)
-    return relation.alias_or_name or None
 
 
 def order_behind(query: exp.Expr) -> exp.Expr | None:

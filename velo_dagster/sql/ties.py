@@ -21,11 +21,11 @@ from sqlglot.tokenizer_core import TokenType
 
 from velo_dagster.sql.functions import words
 from velo_dagster.sql.names import quote, sanitise
+from velo_dagster.sql.relations import called
 from velo_dagster.sql.shapes import (
     Inputs,
     Output,
     aggregates,
-    called,
     order_behind,
     relation_shape,
     relations,
@@ -48,19 +48,22 @@ _PEERS = _FIRST | words(
 class Ties:
     """What can be ordered by: positions (from 1) of the result's columns, and the columns of each input by its name.
 
-    `columns`: by input, all of its columns in their order, where that is more than can be ordered by. `unseen`: those
-    that `*` leaves out. `inner`: break ties that only columns of subqueries break, too.
+    `columns`: by input, all of its columns in their order, where that is more than can be ordered by. `unseen`: by
+    input, those that `*` leaves out. `inner`: break ties that only columns of subqueries break, too.
     """
 
     result: Sequence[int]
     inputs: Mapping[str, Sequence[str]]
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    unseen: Sequence[str] = ()
+    unseen: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inner: bool = True
 
     def shapes(self) -> Inputs:
         return {
-            name: [Output(one, one in sortable, one not in self.unseen) for one in self.columns.get(name, sortable)]
+            name: [
+                Output(one, one in sortable, one not in self.unseen.get(name, ()))
+                for one in self.columns.get(name, sortable)
+            ]
             for name, sortable in self.inputs.items()
         }
 

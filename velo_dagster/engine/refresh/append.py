@@ -22,7 +22,7 @@ def append(work: Work) -> Write:
     (only,) = work.inputs
     if work.restart:
         return replace_all(work, _output(work, only.snapshot(work.spark)), work.restart)
-    if reads_text(work.plan.statement, only.snapshot(work.spark)):
+    if reads_text(work.plan.statement, only.snapshot(work.spark), only.system):
         return replace_all(work, _output(work, only.snapshot(work.spark)), JSON_TEXT)
     changes = only.changes(work.spark, work.keep)
     obstacle = changes.obstacle or (changes.removed and f"rows of {only.label} were changed or removed") or ""
@@ -44,4 +44,5 @@ def append(work: Work) -> Write:
 
 
 def _output(work: Work, rows: DataFrame) -> DataFrame:
-    return output(mapped(work.spark, work.plan.statement, rows), work.plan.statement)
+    (only,) = work.inputs
+    return output(mapped(work.spark, work.plan.statement, rows, only.system), work.plan.statement)

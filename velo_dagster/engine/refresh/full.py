@@ -18,11 +18,10 @@ from velo_dagster.engine.refresh.whole import replace_unless_same
 from velo_dagster.engine.refresh.work import Work, Write, replace_all
 from velo_dagster.engine.scale import size_of
 from velo_dagster.sources.contract import ID
-from velo_dagster.sql.names import SOURCE_COLUMNS, quote
+from velo_dagster.sql.names import quote
 from velo_dagster.sql.path_values import Nested
 from velo_dagster.sql.rows import why_not_by_row
 from velo_dagster.sql.spark import Edits, Ties, has_ties, spark_select, system_columns
-from velo_dagster.sql.statements import Query
 from velo_dagster.sql.validate import unordered_functions
 
 if TYPE_CHECKING:
@@ -66,15 +65,16 @@ def _kept_by_row(work: Work) -> DataFrame:
     """A row-by-row SELECT is recomputed for its retention only: per key the last row counts, if it is young enough."""
     (only,) = work.inputs
     statement, snapshot = work.plan.statement, only.snapshot(work.spark)
-    rows = winners(work.spark, statement, snapshot) if statement.keys else snapshot
-    return mapped(work.spark, statement, kept_inputs(work.plan, rows, snapshot))
+    rows = winners(work.spark, statement, snapshot, only.system) if statement.keys else snapshot
+    return mapped(work.spark, statement, kept_inputs(work.plan, rows, snapshot), only.system)
 
 
 def selected(work: Work) -> Selected:
     """The SELECT over the inputs as they are now, rows that its order leaves equal told apart."""
     query, spark = work.plan.statement.query, work.spark
     ordered = any(unordered_functions(query))
-    unasked = [name for name in SOURCE_COLUMNS if name not in system_columns(query)]
+    asked = system_columns(query)
+    unasked = {one.name: [name for name in one.system if name not in asked] for one in work.inputs}
     delivered = {one.name: one.snapshot(spark) for one in work.inputs}
     counted, times = shown(work.plan, delivered, times_of(work.plan, delivered))
     views: dict[str, str] = {}
@@ -82,14 +82,14 @@ def selected(work: Work) -> Selected:
     for number, planned in enumerate(work.plan.inputs):
         name, rows = planned.name, counted[planned.name]
         views[name] = f"velo_input_{number}"
-        ours = [column for column in unasked if column in planned.system_columns]
-        frames[name] = visible(in_source_order(rows) if ordered else rows).drop(*ours)
+        frames[name] = visible(in_source_order(rows) if ordered else rows).drop(*unasked[name])
         frames[name].createOrReplaceTempView(views[name])
     columns = {name: frame.columns for name, frame in frames.items()}
+    system = {one.name: [name for name in one.system if name in columns[one.name]] for one in work.inputs}
 
     def told(known: Nested, ties: Ties | None = None, floats: Edits | None = None) -> str:
-        asked = {"columns": columns, "event_times": times, "filled": filled(work.inputs)}
-        return spark_select(query, views, (), **asked, ties=ties, nested=known, floats=floats)
+        given = {"columns": columns, "system": system, "event_times": times, "filled": filled(work.inputs)}
+        return spark_select(query, views, (), **given, ties=ties, nested=known, floats=floats)
 
     known = nested(spark, frames, told)
 
@@ -111,7 +111,7 @@ def selected(work: Work) -> Selected:
 
     if not has_ties(query):
         return found(result, text)
-    for ties, remark in _tried(_ties(query, result, frames)):
+    for ties, remark in _tried(_ties(result, frames, system)):
         broken = rendered(ties, exact)
         frame = understood(spark, broken)
         if frame is not None:
@@ -119,10 +119,10 @@ def selected(work: Work) -> Selected:
     return found(result, text, OPEN)
 
 
-def _ties(query: Query, result: DataFrame, frames: Mapping[str, DataFrame]) -> Ties:
+def _ties(result: DataFrame, frames: Mapping[str, DataFrame], system: Mapping[str, Sequence[str]]) -> Ties:
     positions = [number for number, field in enumerate(result.schema, 1) if orderable(field.dataType)]
     inputs = {name: _orderable(frame) for name, frame in frames.items()}
-    return Ties(positions, inputs, {name: frame.columns for name, frame in frames.items()}, system_columns(query))
+    return Ties(positions, inputs, {name: frame.columns for name, frame in frames.items()}, system)
 
 
 def _tried(ties: Ties) -> Sequence[tuple[Ties, str]]:

@@ -27,16 +27,16 @@ def merge(work: Work) -> Write:
     snapshot = only.snapshot(spark)
     if work.restart:
         return replace_all(work, _output(work, snapshot), work.restart)
-    if reads_text(statement, snapshot):
+    if reads_text(statement, snapshot, only.system):
         return replace_all(work, _output(work, snapshot), JSON_TEXT)
     changes = only.changes(spark, work.keep)
     if changes.rows is None:
         return replace_all(work, _output(work, snapshot), changes.obstacle)
-    if has_misfits(spark, statement, changes.rows):
+    if has_misfits(spark, statement, changes.rows, only.system):
         # It may have gone again meanwhile. If it has not, the SELECT over all rows refuses it.
         return replace_all(work, _output(work, snapshot), MISFITS)
-    touched, few = computed(work, keys_of(spark, statement, changes.rows))
-    rows = _output(work, with_keys(spark, statement, snapshot, touched))
+    touched, few = computed(work, keys_of(spark, statement, changes.rows, only.system))
+    rows = _output(work, with_keys(spark, statement, snapshot, touched, only.system))
     if _types(rows) != _types(work.target.snapshot(spark)):
         return replace_all(work, _output(work, snapshot), "the columns changed")
     if columns_moved(work, rows):
@@ -51,8 +51,11 @@ def merge(work: Work) -> Write:
 
 
 def _output(work: Work, rows: DataFrame) -> DataFrame:
+    (only,) = work.inputs
     statement = work.plan.statement
-    return output(mapped(work.spark, statement, winners(work.spark, statement, rows)), statement)
+    return output(
+        mapped(work.spark, statement, winners(work.spark, statement, rows, only.system), only.system), statement
+    )
 
 
 def _types(frame: DataFrame) -> dict[str, str]:

@@ -3,7 +3,7 @@
 The bytes pass through a filter that keeps their number: the array's own brackets and commas become line ends, and line
 ends between values become blanks. So an element's offset is its offset in the file, and all else is as for lines. A
 comma with nothing before it stays a comma, which makes the next record bad, as it should be. An array that is not
-closed breaks the file: it may have been cut anywhere.
+closed breaks the file: it may have been cut anywhere. Lines that are to be skipped pass as they are.
 """
 
 from __future__ import annotations
@@ -34,14 +34,20 @@ class JsonArrayFormat(JsonLinesFormat):
 
     def open(self, open_: Open) -> BinaryIO:
         file = super().open(open_)
-        return cast(BinaryIO, Pieces(file, _as_lines(file)))
+        return cast(BinaryIO, Pieces(file, self._as_lines(file)))
 
-
-def _as_lines(file: BinaryIO) -> Iterator[bytes]:
-    walk = _Walk()
-    while data := file.read(_CHUNK):
-        yield walk.step(data)
-    walk.end()
+    def _as_lines(self, file: BinaryIO) -> Iterator[bytes]:
+        walk, lines = _Walk(), self.options.skip_lines
+        while data := file.read(_CHUNK):
+            skipped = 0
+            while lines and (end := self.cutter.line_end(data, skipped)) is not None:
+                lines, skipped = lines - 1, end
+            if lines:
+                skipped = len(data)
+            yield data[:skipped]
+            if skipped < len(data):
+                yield walk.step(data[skipped:])
+        walk.end()
 
 
 class _Walk:
