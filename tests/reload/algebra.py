@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import MappingSchema
 
-from tests.reload.grammar import TABLES, random_rows
+from tests.reload.grammar import TABLES
 from velo_dagster.plan.blocks import ROW_MARK, why_whole
 from velo_dagster.plan.deltas import Deltas, Parts
 from velo_dagster.sql.dialect import Velo
@@ -41,6 +41,13 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 def _literal(value: object) -> str:
     return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def random_rows(source: random.Random, table: str, most: int) -> list[tuple]:
+    """Rows with NULLs and duplicates, from few values, so that they meet."""
+    values = {"int": [None, 0, 1, 2, 3, 4], "text": [None, "", "x", "y", "Zoë", "x y"]}
+    kinds = TABLES[table].values()
+    return [tuple(source.choice(values[kind]) for kind in kinds) for _ in range(source.randint(0, most))]
 
 
 class World:
