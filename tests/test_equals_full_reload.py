@@ -26,6 +26,7 @@ from tests.reload.history import History, read, written
 from tests.reload.random_history import STATEMENTS, random_history
 from tests.reload.run import Difference, Outcome, run
 from tests.reload.shrink import shrunk
+from tests.reload.statements import of_files
 from velo_dagster.engine.session import EmbeddedEngine
 
 FIRST = int(os.environ.get("FIRST", "0"))
@@ -84,6 +85,30 @@ def test_tables_over_changing_files_for_long(tmp_path: Path, engine: EmbeddedEng
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_what_was_found_once(tmp_path: Path, engine: EmbeddedEngine, path: Path):
     run(read(path), tmp_path, Interpreting(engine))
+
+
+def test_what_is_printed_is_small_and_can_be_kept(tmp_path: Path):
+    """A fault that needs one table and one line of a file, found in a random history, is told by little more."""
+    history = random_history(3)
+    name, text = next((name, text) for name, text in history.steps[0].files.items() if text and text.count("\n") > 3)
+    line = text.splitlines()[2]
+    table = of_files(name.partition("/")[0], keyed=False).name
+
+    def shows(smaller: History) -> Difference | None:
+        tables = [one.name for one in smaller.statements]
+        for number, step in enumerate(smaller.steps):
+            if table in tables and line in (step.files.get(name) or "").splitlines():
+                return Difference(number, table, "a line")
+        return None
+
+    found = shows(history)
+    assert found is not None
+    least, _ = shrunk(history, found, shows, tries=200)
+    assert [one.name for one in least.statements] == [table]
+    assert [dict(step.files) for step in least.steps] == [{name: f"{text.splitlines()[0]}\n{line}\n"}]
+    kept = tmp_path / "kept.sql"
+    kept.write_text(written(history, "all of it"))
+    assert read(kept).steps == history.steps and read(kept).sql == history.sql
 
 
 def _followed(history: History, folder: Path, engine: EmbeddedEngine, name: str) -> Outcome:

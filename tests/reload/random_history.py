@@ -37,7 +37,7 @@ def random_history(seed: int, steps: int = 4) -> History:
 
 
 def _statements(chance: random.Random, seed: int) -> tuple[Statement, ...]:
-    found = [of_files(name, keyed=chance.random() < 0.75) for name in INPUTS]
+    found = [of_files(name, keyed=chance.random() < 0.85) for name in INPUTS]
     for number in range(FIRST_LAYER):
         found.append(Statements(seed * 1000 + number, INPUTS).made(f"t{number}"))
     first = found[len(INPUTS) :]

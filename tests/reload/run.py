@@ -53,12 +53,46 @@ def run(history: History, folder: Path, engine: Engine) -> Outcome:
     """Raises a `Difference` where there is one."""
     play = Play(folder, engine)
     play.write("t.sql", history.sql)
-    outcome = Outcome()
+    outcome, reload = Outcome(), Reload(play)
     for number, step in enumerate(history.steps):
         _change(play, step)
         reports = _load(play, step, outcome)
-        _compare(play, history.statements, number, reports, outcome)
+        reloaded = _checked(reload.made(number, step))
+        _compare(play, reload, history.statements, number, (reports, reloaded), outcome)
     return outcome
+
+
+class Reload:
+    """One load of the files as they are, into a warehouse that is new at each step. A table none of whose files changed
+    since the step before is taken over from the warehouse of that step: it was loaded there from nothing."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self._tables = play.project().tables
+        self._failed: set[str] = set()
+        self.fresh = play
+
+    def made(self, number: int, step: Step) -> Mapping[str, LoadReport]:
+        changed = self._changed(step) if number else {plan.name for plan in self._tables}
+        before, self.fresh = self.fresh, Play(self._play.folder, self._play.engine, f"reload-{number}")
+        for path in (before.folder / before.warehouse).iterdir() if number else ():
+            if path.name.partition("__")[0] not in changed:
+                shutil.copytree(path, self.fresh.folder / self.fresh.warehouse / path.name)
+        if number:
+            shutil.rmtree(before.folder / before.warehouse)
+        reports = self.fresh.load(*changed) if changed else {}
+        self._failed = {name for name, report in reports.items() if report.error is not None}
+        return reports
+
+    def _changed(self, step: Step) -> set[str]:
+        """Tables that read a file that changed, or another such table; and those that failed, which were never made."""
+        folders = {name.partition("/")[0] for name in step.files}
+        found = set(self._failed)
+        for plan in self._tables:
+            read = [one.table if one.table is not None else one.label for one in plan.inputs]
+            if any(one in found or any(f"{folder}/" in one for folder in folders) for one in read):
+                found.add(plan.name)
+        return found
 
 
 def _change(play: Play, step: Step) -> None:
@@ -97,23 +131,23 @@ def _checked(reports: Mapping[str, LoadReport]) -> Mapping[str, LoadReport]:
 
 def _compare(
     play: Play,
+    reload: Reload,
     statements: Sequence[Statement],
     number: int,
-    reports: Mapping[str, LoadReport],
+    runs: tuple[Mapping[str, LoadReport], Mapping[str, LoadReport]],
     outcome: Outcome,
 ) -> None:
-    fresh = Play(play.folder, play.engine, f"reload-{number}")
-    reloaded = _checked(fresh.load())
-    unknown = _unknown(play, reports, reloaded)
+    """`runs`: what the last load reported, and what the reload did."""
+    unknown = _unknown(play, *runs)
     told = [one for one in statements if one.name not in unknown]
     for one in statements:
-        ours, theirs = (_failure(which[one.name]) for which in (reports, reloaded))
+        ours, theirs = (_failure(reports.get(one.name)) for reports in runs)
         if unknown.get(one.name) == one.name and ours != theirs:
             raise Difference(number, one.name, f"the load: {ours or 'well'}; a reload: {theirs or 'well'}")
     outcome.failed += sum(table == cause for table, cause in unknown.items())
     asked = answers(play.folder, told)
     for one in told:
-        ours, theirs = (which.table(one.name) for which in (play, fresh))
+        ours, theirs = (which.table(one.name) for which in (play, reload.fresh))
         _same(number, one.name, exact_rows(ours), exact_rows(theirs), "a reload")
         outcome.compared += 1
         if one.name in asked:
@@ -121,21 +155,18 @@ def _compare(
             rows = [tuple(row[name] for name in names) for row in ours.to_pylist()]
             _same(number, one.name, comparable(one, rows), asked[one.name], "DuckDB")
             outcome.with_duckdb += 1
-    shutil.rmtree(fresh.folder / fresh.warehouse)
 
 
-def _failure(report: LoadReport) -> str:
-    return "" if report.error is None else type(report.error).__name__
+def _failure(report: LoadReport | None) -> str:
+    return "" if report is None or report.error is None else type(report.error).__name__
 
 
 def _unknown(play: Play, *runs: Mapping[str, LoadReport]) -> dict[str, str]:
     """Tables that can't be compared, each with the table whose failed load is the cause."""
     found: dict[str, str] = {}
     for plan in play.project().tables:
-        failed = any(
-            reports[plan.name].error is not None and not isinstance(reports[plan.name].error, Transient)
-            for reports in runs
-        )
+        errors = [reports[plan.name].error for reports in runs if plan.name in reports]
+        failed = any(one is not None and not isinstance(one, Transient) for one in errors)
         inherited = [found[one.table] for one in plan.inputs if one.table is not None and one.table in found]
         if inherited:
             found[plan.name] = inherited[0]
