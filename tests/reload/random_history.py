@@ -22,6 +22,8 @@ STATEMENTS = FIRST_LAYER + SECOND_LAYER
 ROWS = 14
 """At most so many rows come at once."""
 Row = list[str]
+CHANGES = {"new": 2, "more": 4, "update": 4, "double": 1, "edit": 2, "less": 1, "cut": 1, "rewrite": 1, "gone": 1}
+"""What may happen to the files of a table, and how often. `update`: rows with ids that were there before."""
 
 
 def random_history(seed: int, steps: int = 4) -> History:
@@ -91,7 +93,7 @@ class _Files:
 
     def _change(self, table: str) -> None:
         there = [name for name in self._rows if name.startswith(f"{table}/")]
-        what = self._chance.choice(["new", "more", "more", "edit", "edit", "less", "cut", "rewrite", "double", "gone"])
+        what = self._chance.choices(list(CHANGES), list(CHANGES.values()))[0]
         if what == "new" or not there:
             self._rows[f"{table}/{self._chance.randint(0, 9)}.csv"] = self._new(table)
             return
@@ -99,6 +101,9 @@ class _Files:
         rows = self._rows[name]
         if what == "more":
             rows += self._new(table)
+        elif what == "update":
+            ids = [row[0] for one in there for row in self._rows[one]] or ["0"]
+            rows += [[self._chance.choice(ids), *row[1:]] for row in self._new(table)[:5]]
         elif what == "double":
             rows += [list(row) for row in self._chance.choices(rows, k=2)] if rows else self._new(table)
         elif what == "edit" and rows:
