@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 
 import duckdb
 import sqlglot
@@ -28,6 +28,7 @@ def qualified(statement: str) -> exp.Expr:
     return qualify(tree, schema=schema, dialect="spark", validate_qualify_columns=False)
 
 
+@lru_cache(maxsize=16)
 def for_duckdb(sql: str) -> str:
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
 
@@ -101,14 +102,19 @@ def check(statement: str, seeds: range) -> bool:
     tree = qualified(statement)
     if why_whole(tree) is not None:
         return False
+    plain = tree.copy()
+    for table in plain.find_all(exp.Table):
+        if table.name in TABLES:
+            table.set("this", exp.to_identifier(f"{table.name}_new"))
+
+    @cache
+    def of_changed(changed: frozenset[str]) -> Parts:
+        return Deltas(frozenset(TABLES), changed).parts(tree)
+
     for seed in seeds:
         world = World(seed)
-        parts = Deltas(frozenset(TABLES), frozenset(world.changed)).parts(tree)
+        parts = of_changed(frozenset(world.changed))
         asked = world.ask(for_duckdb(parts.rows))
-        plain = tree.copy()
-        for table in plain.find_all(exp.Table):
-            if table.name in TABLES:
-                table.set("this", exp.to_identifier(f"{table.name}_new"))
         shown = Counter(row[: len(unhidden(parts))] for row in asked.elements())
         assert shown == world.ask(for_duckdb(plain.sql("spark"))), f"data {seed}: the statement taken apart is another"
         assert updated(world, parts) == asked, f"data {seed}: parts\n{parts.touched}"

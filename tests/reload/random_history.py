@@ -39,7 +39,9 @@ def random_history(seed: int, steps: int = 4) -> History:
 
 
 def _statements(chance: random.Random, seed: int) -> tuple[Statement, ...]:
-    found = [of_files(name, keyed=chance.random() < 0.85) for name in INPUTS]
+    # A row that is updated so that it fails the test goes from a table with a key.
+    tests = ("", " WHERE k IS NULL OR k < 3")
+    found = [of_files(name, keyed=chance.random() < 0.85, where=chance.choice(tests)) for name in INPUTS]
     for number in range(FIRST_LAYER):
         found.append(Statements(seed * 1000 + number, INPUTS).made(f"t{number}"))
     first = found[len(INPUTS) :]

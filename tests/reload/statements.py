@@ -42,13 +42,13 @@ def declared(columns: Columns) -> str:
     return ", ".join(f"{name} {KINDS[kind].spark}" for name, kind in columns.items())
 
 
-def of_files(name: str, *, keyed: bool) -> Statement:
-    """The table of an input's rows: all of them, or the last one of each id."""
+def of_files(name: str, *, keyed: bool, where: str = "") -> Statement:
+    """The table of an input's rows: all of them, or the last one of each id; those that pass a test."""
     columns = INPUTS[name]
     listed = ", ".join(f"{one} PRIMARY KEY" if keyed and one == "id" else one for one in columns)
-    sql = f"CREATE TABLE {name} ({declared(columns)}) AS SELECT {listed} FROM file://{name}/*.csv {FILES};"
+    sql = f"CREATE TABLE {name} ({declared(columns)}) AS SELECT {listed} FROM file://{name}/*.csv {FILES}{where};"
     duckdb = f"SELECT * FROM {_last(f'files_{name}', 'id')}" if keyed else f"SELECT * FROM files_{name}"
-    return Statement(name, sql, duckdb, columns)
+    return Statement(name, sql, duckdb + where, columns)
 
 
 def _last(table: str, *keys: str) -> str:
