@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+FIRST ?= 0
+SEEDS ?= 5000
 BENCHMARKS := $(filter-out benchmarks/side_by_side.py,$(wildcard benchmarks/*.py))
 
 .PHONY: help setup test lint format demo dev fuzz bench clean
@@ -54,8 +56,8 @@ demo: setup ## the project in definitions/: bulk load, increments, a join, a fil
 dev: setup ## the same project in Dagster's UI, at http://127.0.0.1:3000
 	@$(BIN)/velo-dagster dev definitions
 
-fuzz: setup ## random histories against a full reload, longer than in the tests; prints its seeds
-	@$(BIN)/python -m pytest -q -m fuzz $(PYTEST_ARGS)
+fuzz: setup ## random histories against a full reload, longer than in the tests; SEEDS=5000 FIRST=0
+	@FIRST=$(FIRST) SEEDS=$(SEEDS) $(BIN)/python -m pytest -q -rP -m fuzz $(PYTEST_ARGS)
 
 bench: setup ## every benchmark; each prints ratios to a peer measured in the same run, and ends with 1 on a missed limit
 	@failed=0; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python "$$script" || failed=1; done; exit $$failed

@@ -13,13 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from tests.harness import Play, Rows
-from velo_dagster import crash
+from tests.kills import killed_at
 from velo_dagster.crash import POINTS
 
 STATEMENTS = """
@@ -46,10 +44,6 @@ main(["load", ".", "--warehouse", "warehouse"])
 TABLES = ("plain", "latest", "totals", "joined")
 FEW, MANY = 12, 350
 """Many files make positions that do not fit into a commit, and so a file of their own."""
-
-
-class Killed(BaseException):
-    """Not an Exception, so that no handler of ours mistakes it for an error to deal with."""
 
 
 def first_files(play: Play, files: int) -> None:
@@ -87,22 +81,10 @@ def one_full_load(play: Play) -> dict[str, Rows]:
     return known[digest]
 
 
-@contextmanager
-def killed_at(point: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def kill(pid: int, number: int) -> None:
-        raise Killed(point)
-
-    monkeypatch.setenv("VELO_CRASH_AT", point)
-    monkeypatch.setattr(crash.os, "kill", kill)
-    with pytest.raises(Killed):
-        yield
-    monkeypatch.undo()
-
-
 @pytest.mark.parametrize("point", [point for point in ALWAYS if point != "before-version"])
-def test_killed_in_the_bulk_load(play: Play, monkeypatch: pytest.MonkeyPatch, point: str):
+def test_killed_in_the_bulk_load(play: Play, point: str):
     first_files(play, MANY if point == "before-positions-file" else FEW)
-    with killed_at(point, monkeypatch):
+    with killed_at(point):
         play.load()
     verify(play)
 
@@ -122,15 +104,13 @@ def copy(loaded: Play, tmp_path) -> Play:
 
 
 @pytest.mark.parametrize("point", ["before-commit", "before-version", "after-commit"])
-def test_killed_while_a_join_of_two_changed_tables_is_computed_in_parts(
-    copy: Play, monkeypatch: pytest.MonkeyPatch, point: str
-):
+def test_killed_while_a_join_of_two_changed_tables_is_computed_in_parts(copy: Play, point: str):
     copy.small = 0
     # Made while small, they have no keys of parts yet.
     copy.loaded("totals", "joined", full_refresh=True)
     more(copy)
     copy.loaded("plain", "latest", "totals")
-    with killed_at(point, monkeypatch):
+    with killed_at(point):
         copy.load("joined")
     again = copy.loaded("joined")["joined"]
     assert again.method == ("" if point == "after-commit" else "groups")
@@ -147,10 +127,10 @@ def test_sigkill_while_a_table_is_tidied_up(copy: Play, point: str):
 
 
 @pytest.mark.parametrize("point", ["before-rejected-commit", "after-rejected-commit"])
-def test_killed_while_late_rows_are_kept_aside(play: Play, monkeypatch: pytest.MonkeyPatch, point: str):
+def test_killed_while_late_rows_are_kept_aside(play: Play, point: str):
     play.write("t.sql", FINAL)
     play.write("clicks.csv", "at\n2025-06-01T10:00:00\n2025-06-01T12:00:00\n2025-06-01T10:30:00\n")
-    with killed_at(point, monkeypatch):
+    with killed_at(point):
         play.load()
     play.loaded()
     play.append("clicks.csv", "2025-06-01T14:00:00\n2025-06-01T13:00:00\n")

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.faults.test_kills import Killed
 from tests.harness import Play
+from tests.kills import Killed
 from velo_dagster.engine import load, source_load, source_write
 from velo_dagster.engine.report import Outcome
 from velo_dagster.sources.errors import SourceChanged

@@ -1,7 +1,7 @@
 """Float aggregates whose bits do not depend on how Spark cut the rows: one place for every SELECT that is run.
 
-Which calls of SUM and AVG add doubles only Spark can tell: it is asked for the types of their arguments. The calls are
-then rewritten (`velo_dagster.sql.floats`), and the functions that the rewritten query needs are made known.
+Which calls of SUM, AVG, MIN and MAX are over doubles only Spark can tell: it is asked for the types of their arguments.
+They are then rewritten (`velo_dagster.sql.floats`), and the functions that the rewritten query needs are made known.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ asked again in the wide form, which has digits for every double there is, and co
 rounded once, so nobody can tell which one answered.
 
 DISTINCT, skewness and kurtosis, and in the wide form all that needs squares, take the list of a group's values.
+
+MIN and MAX compute nothing, but of two zeros, which are equal, they take the one that they meet first.
 """
 
 from __future__ import annotations
@@ -41,15 +43,18 @@ FINISH, FINISH_LIST, DIGITS = "velo_exact", "velo_exact_list", ("velo_digits", "
 BEYOND = "VELO_NUMBER_BEYOND_THE_NEAR_FORM"
 
 _ADDING = words("sum try_sum avg mean try_avg")
+_CHOOSING = words("min max")
 _SPREAD = words("std stddev stddev_samp stddev_pop variance var_samp var_pop")
 _LISTED = words("skewness kurtosis")
 _PAIRS = words("corr covar_pop covar_samp regr_slope regr_intercept regr_r2 regr_sxy")
 _OF_ONE = {"regr_avgy": ("avg", 0), "regr_syy": ("regr_sxx", 0), "regr_avgx": ("avg", 1), "regr_sxx": ("regr_sxx", 1)}
 """Functions of pairs that look at one side of those that are complete: which function of which argument."""
-FUNCTIONS = _ADDING | _SPREAD | _LISTED | _PAIRS | _OF_ONE.keys()
+FUNCTIONS = _ADDING | _CHOOSING | _SPREAD | _LISTED | _PAIRS | _OF_ONE.keys()
 
 _FLOATS = words("double float string")
 _WHOLE = words("tinyint smallint int bigint")
+_ZEROS = words("double float")
+"""Types with two zeros."""
 _NOT_CALLS = (TokenType.DOT, TokenType.ALIAS, TokenType.WITH, TokenType.RECURSIVE)
 
 
@@ -65,11 +70,12 @@ class Call:
 
     @property
     def depends_on_type(self) -> bool:
-        return self.function in _ADDING
+        return self.function in _ADDING | _CHOOSING
 
     def computes_in_double(self, type_: str) -> bool:
         """Whether it does over an argument of a type. AVG adds whole numbers as doubles, too."""
         taken = _FLOATS if self.function in ("sum", "try_sum") else _FLOATS | _WHOLE
+        taken = _ZEROS if self.function in _CHOOSING else taken
         return not self.depends_on_type or type_.lower() in taken
 
 
@@ -108,7 +114,7 @@ def float_calls(query: Query) -> list[Call]:
         named = token.text.lower() in FUNCTIONS and following.token_type == TokenType.L_PAREN
         if named and not (index and tokens[index - 1].token_type in _NOT_CALLS):
             call = _call(tokens, index)
-            if len(call.arguments) == (1 if call.function in _ADDING | _SPREAD | _LISTED else 2):
+            if len(call.arguments) == (2 if call.function in _PAIRS | _OF_ONE.keys() else 1):
                 found.append(call)
     return found
 
@@ -192,6 +198,8 @@ class _Rows:
 
 
 def _rewritten(call: Call, type_: str, wide: bool) -> Text:
+    if call.function in _CHOOSING:
+        return _chosen(call, type_)
     rows = _rows(call)
     if type_ in _WHOLE and not call.distinct:
         return _sum_of_whole(rows, type_)
@@ -206,6 +214,12 @@ def _rows(call: Call) -> _Rows:
         return _Rows(call.function, values, (), call)
     function, number = _OF_ONE[call.function]
     return _Rows(function, (values[number],), (" AND (", call.arguments[1 - number], ") IS NOT NULL"), call)
+
+
+def _chosen(call: Call, type_: str) -> Text:
+    """Of -0.0 and 0.0, which are equal, Spark takes the one that it meets first: here it is 0.0 always."""
+    zero = "0.0D" if type_ == "double" else "CAST(0 AS FLOAT)"
+    return (f"({call.function}(", call.arguments[0], ")", call.rest, f" + {zero})")
 
 
 def _sum(rows: _Rows, wide: bool) -> Text:
