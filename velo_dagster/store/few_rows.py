@@ -140,24 +140,6 @@ def takes_few_rows(path: Path, table: DeltaTable) -> bool:
     )
 
 
-def rows_with(path: Path, keys: pa.Table) -> pa.Table | None:
-    """All rows of a table whose key is one of these; None if Spark might take keys for equal that differ here."""
-    from deltalake import DeltaTable
-
-    table = DeltaTable(str(path))
-    schema = _arrow_schema(table.schema().to_json())
-    names = keys.column_names
-    asked = keys.cast(pa.schema([schema.field(name) for name in names]))
-    if not all(_is_ordered(one.type) for one in asked.schema):
-        return None
-    values = set(row_values(asked))
-    found = [schema.empty_table()]
-    for one in _held(table):
-        rows = _read(path / one.path, schema)
-        found.append(rows.take(pa.array(_among(rows.select(names), asked, values))))
-    return pa.concat_tables(found)
-
-
 def _can_link(path: Path) -> bool:
     """Whether a file can be linked on the table's file system."""
     folder = path / FOLDER

@@ -26,13 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.errors import Terminal, Transient, VeloError
-from velo_dagster.store.few_rows import FewRows, rows_with, takes_few_rows
+from velo_dagster.store.few_rows import FewRows, takes_few_rows
 from velo_dagster.store.leftovers import SETTING as DATA_FOLDER
 from velo_dagster.store.leftovers import announced
 from velo_dagster.store.record import FOLDER, Record, UnreadablePositions, decode, encode, owner
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
@@ -255,11 +254,6 @@ class Table:
         """Whether few rows can be committed to it without Spark; not if there is no table yet."""
         table = self.opened()
         return table is not None and takes_few_rows(self.path, table)
-
-    def rows_with(self, keys: pa.Table) -> pa.Table | None:
-        """The newest rows whose key is one of these, without Spark; None if only Spark can tell, or it would take long.
-        The keys are columns of the table."""
-        return rows_with(self.path, keys) if self.takes_few_rows() else None
 
     def commit(self, spark: SparkSession, record: Record, write: Callable[[], object] | FewRows) -> Record:
         """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says; few rows

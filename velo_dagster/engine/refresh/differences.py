@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from velo_dagster.engine.columns import check_unique, exact_text, holds_floats, orderable, same_value, type_text
-from velo_dagster.engine.fetched import FEW, fetched, given, is_plain
+from velo_dagster.engine.fetched import fetched, given
 from velo_dagster.engine.refresh.few import only_keys
 from velo_dagster.engine.refresh.work import Work, Write
 from velo_dagster.sql.names import quote
@@ -83,10 +83,6 @@ def holding(work: Work, rows: DataFrame, touched: DataFrame, keys: Sequence[str]
 def held_with(work: Work, keys: Sequence[str], touched: DataFrame, few: pa.Table | None) -> DataFrame:
     """What the table holds of parts whose keys were touched; `few`: the same keys, if they are here."""
     everything = work.target.snapshot(work.spark)
-    if few is not None and all(is_plain(one.dataType) for one in everything.schema):
-        rows = work.target.rows_with(few.rename_columns(list(keys)))
-        if rows is not None and rows.num_rows <= FEW:
-            return given(everything, rows.select(everything.columns))
     return holding(work, everything, touched, keys, only_keys(touched, keys, "r", few))
 
 
