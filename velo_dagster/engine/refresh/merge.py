@@ -62,7 +62,10 @@ def _merge(work: Work, touched: DataFrame, rows: DataFrame) -> None:
     rows.withColumn(FOUND, f.lit(True)).createOrReplaceTempView("velo_new")
     touched.createOrReplaceTempView("velo_touched")
     others = ", ".join(f"n.{quote(name)}" for name in rows.columns if name not in names)
-    keys = ", ".join(f"k.{key_name(n)} AS {quote(name)}" for n, name in enumerate(names))
+    # As its row has it, if it has one: a distinct key shows 0.0 where the row may have -0.0.
+    keys = ", ".join(
+        f"if(n.{FOUND}, n.{quote(name)}, k.{key_name(n)}) AS {quote(name)}" for n, name in enumerate(names)
+    )
     match = " AND ".join(f"k.{key_name(n)} <=> n.{quote(name)}" for n, name in enumerate(names))
     on = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in names)
     differs = " OR ".join(
