@@ -28,6 +28,7 @@ from tests.reload.run import Difference, Outcome, run
 from tests.reload.shrink import shrunk
 from tests.reload.statements import of_files
 from velo_dagster.engine.session import EmbeddedEngine
+from velo_dagster.errors import VeloError
 
 FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "5000"))
@@ -121,6 +122,9 @@ def _followed(history: History, folder: Path, engine: EmbeddedEngine, name: str)
             run(smaller, folder / str(next(numbers)), Interpreting(engine))
         except Difference as difference:
             return difference
+        except VeloError:
+            # Without what was left out it can't be loaded at all: that is another thing.
+            return None
         return None
 
     try:
