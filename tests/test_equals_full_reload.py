@@ -23,15 +23,16 @@ from tests.harness import Interpreting
 from tests.reload.algebra import check
 from tests.reload.grammar import Grammar
 from tests.reload.history import History, read, written
-from tests.reload.random_history import STATEMENTS, random_history
+from tests.reload.random_history import LAYERS, random_history
 from tests.reload.run import Difference, Outcome, run
 from tests.reload.shrink import shrunk
 from tests.reload.statements import of_files
 from velo_dagster.engine.session import EmbeddedEngine
+from velo_dagster.errors import VeloError
 
 FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "5000"))
-HISTORIES = range(FIRST // STATEMENTS, FIRST // STATEMENTS + -(-SEEDS // STATEMENTS))
+HISTORIES = range(FIRST // sum(LAYERS), FIRST // sum(LAYERS) + -(-SEEDS // sum(LAYERS)))
 """So that both halves try as many statements."""
 TRIES = int(os.environ.get("TRIES", "40"))
 """How often a history that shows a difference is made smaller."""
@@ -69,9 +70,10 @@ def _checked(seed: int) -> bool:
         raise AssertionError(f"seed {seed}: {statement}") from error
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", [6])
 def test_tables_over_changing_files(tmp_path: Path, engine: EmbeddedEngine, seed: int):
-    outcome = _followed(random_history(seed), tmp_path, engine, f"history {seed}")
+    """A short one: what is computed in parts takes Spark long to plan, however little it is."""
+    outcome = _followed(random_history(seed, steps=3, layers=(6, 2)), tmp_path, engine, f"short history {seed}")
     assert outcome.methods["groups"] and outcome.methods["merge"], outcome
 
 
@@ -120,6 +122,9 @@ def _followed(history: History, folder: Path, engine: EmbeddedEngine, name: str)
             run(smaller, folder / str(next(numbers)), Interpreting(engine))
         except Difference as difference:
             return difference
+        except VeloError:
+            # Without what was left out it can't be loaded at all: that is another thing.
+            return None
         return None
 
     try:

@@ -24,7 +24,8 @@ def answers(folder: Path, statements: Sequence[Statement]) -> dict[str, Rows]:
     with duckdb.connect() as connection:
         connection.execute(SETTINGS)
         for name in INPUTS:
-            _read(connection, folder, name)
+            if any(one.name == name for one in statements):
+                _read(connection, folder, name)
         return {one.name: _answer(connection, one) for one in statements if one.duckdb}
 
 
