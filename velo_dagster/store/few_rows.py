@@ -53,8 +53,6 @@ OLD_FEATURES = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed"
 """What a table without a list of features may have, by the protocol's fourth version."""
 KNOWN_FEATURES = frozenset({"changeDataFeed", "invariants", "appendOnly", FEATURE})
 """What a commit made here keeps to. With any other, Spark makes it."""
-MOST_BYTES = 64 * 2**20
-"""Of a table with more, rows that go are told by their places: looking for their values takes too long."""
 LONGEST = 32
 """So many characters a text may have to be recorded as a file's least or greatest."""
 CHECKPOINT_EVERY = 10
@@ -146,10 +144,10 @@ def takes_few_rows(path: Path, table: DeltaTable) -> bool:
     return _features(table) <= KNOWN_FEATURES and not table.metadata().partition_columns and _can_link(path)
 
 
-def needs_places(path: Path, table: DeltaTable) -> bool:
-    """Whether rows that go must be told by their places: the table is large, or has deletion vectors."""
-    held = held_files(path, table.version())
-    return FEATURE in _features(table) or sum(one.size for one in held) > MOST_BYTES
+def needs_places(path: Path, table: DeltaTable, above: int) -> bool:
+    """Whether rows that go must be told by their places: the table has more bytes than that, so that looking for their
+    values would take long, or it has deletion vectors."""
+    return FEATURE in _features(table) or sum(one.size for one in held_files(path, table.version())) > above
 
 
 def _features(table: DeltaTable) -> set[str]:

@@ -27,7 +27,8 @@ class Work:
 
     `restart` says why nothing that was committed before may be built upon; empty if it may. `once`: rows that were
     committed stay as they are, and only new rows of the driving input are joined. `small`: below so many bytes the
-    table is computed whole, even if it could be computed in parts. `wide`: float aggregates are to take every number
+    table is computed whole, even if it could be computed in parts, and above it its files are not written anew for few
+    rows. `wide`: float aggregates are to take every number
     there is (`engine.floats.in_either_form`).
     """
 
