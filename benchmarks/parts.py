@@ -48,16 +48,16 @@ PER_FILE = 2_000_000
 class Shop:
     """The project in a folder, with its inputs."""
 
-    def __init__(self, folder: Path, rows: int, groups: int) -> None:
+    def __init__(self, folder: Path, rows: int, groups: int, engine: EmbeddedEngine | None = None) -> None:
         self.folder, self.rows, self.groups = folder, rows, groups
-        (folder / "readings").mkdir()
+        (folder / "readings").mkdir(parents=True)
         (folder / "t.sql").write_text(STATEMENTS)
         for first in range(0, rows, PER_FILE):
             self._write(first, np.random.default_rng(first).integers(0, groups, min(PER_FILE, rows - first)))
         names = "".join(f"{number},name {number}\n" for number in range(groups))
         (folder / "devices.csv").write_text("device,name\n" + names)
         project = load_project(folder)
-        self.engine = EmbeddedEngine()
+        self.engine = engine or EmbeddedEngine()
         self.loader = Loader(project, Warehouse(str(folder / "warehouse")), self.engine)
         self.plans = {plan.name: plan for plan in project.tables}
 

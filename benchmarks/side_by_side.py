@@ -29,7 +29,7 @@ def run(script: str, *arguments: str) -> Figure:
 
     def watch() -> None:
         while not done.wait(0.1):
-            peak[0] = max(peak[0], sum(_memory(pid) for pid in _family(process.pid)))
+            peak[0] = max(peak[0], sum(_memory(pid) for pid in family(process.pid)))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -77,7 +77,7 @@ def _memory(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in fields if line.startswith("Pss:")), 0.0)
 
 
-def _family(root: int) -> list[int]:
+def family(root: int) -> list[int]:
     """The process and all that descend from it."""
     parents: dict[int, int] = {}
     for entry in os.scandir("/proc"):

@@ -70,8 +70,8 @@ def main() -> None:
     middle = statistics.median(seconds[1:])
     print(
         f"{given.rows:,} readings of {STATIONS} stations: {middle:.2f} s (at most {AT_MOST} s), "
-        f"{given.rows / middle:,.0f} rows/s, median of {given.repeat}; from {min(seconds[1:]):.2f} to {max(seconds[1:]):.2f} s, the first, cold, "
-        f"{seconds[0]:.2f} s"
+        f"{given.rows / middle:,.0f} rows/s, median of {given.repeat}; "
+        f"from {min(seconds[1:]):.2f} to {max(seconds[1:]):.2f} s, the first, cold, {seconds[0]:.2f} s"
     )
     end([f"weather: {middle:.3f} s, at most {AT_MOST} s"] if middle > AT_MOST else [])
 
