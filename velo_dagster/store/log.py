@@ -7,6 +7,7 @@ known by both (`key`).
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 LOG = "_delta_log"
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 VECTOR = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
 
 
@@ -62,14 +64,22 @@ def held_files(table: Path, version: int) -> list[Held]:
 
 
 def _checkpoints(log: Path) -> Iterator[int]:
-    return (int(file.name.partition(".")[0]) for file in log.glob("*.checkpoint*.parquet"))
+    """The versions of checkpoints all of whose files are there. Those of another kind, of Delta's `v2Checkpoint`, are
+    passed over: what they sum up is in the log itself, for as long as the log has it."""
+    found: dict[int, list[int]] = {}
+    for file in log.glob("*.checkpoint*.parquet"):
+        name = CHECKPOINT.fullmatch(file.name)
+        if name is not None:
+            found.setdefault(int(name[1]), []).append(int(name[2] or 1))
+    return (version for version, parts in found.items() if len(parts) == parts[0])
 
 
 def _checkpointed(log: Path, version: int) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet as pq
 
     for part in sorted(log.glob(f"{version:020}.checkpoint*.parquet")):
-        yield from (one for one in pq.read_table(part, columns=["add"])["add"].to_pylist() if one and one["path"])
+        if CHECKPOINT.fullmatch(part.name):
+            yield from (one for one in pq.read_table(part, columns=["add"])["add"].to_pylist() if one and one["path"])
 
 
 def _key(action: Mapping[str, Any]) -> tuple[str, str]:
