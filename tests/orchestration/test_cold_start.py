@@ -179,7 +179,7 @@ def test_three_references_two_streams_four_joins_and_one_file_that_is_late(play:
         assert play.rows("priced") == Counter({(1, None): 1, (2, None): 1})
         assert play.rows("tagged") == Counter({(1, None): 1, (2, None): 1})
         told = location.metadata("priced")
-        assert (told["velo/missing_references"], told["velo/references_skipped"]) == ({"market": "skip"}, 1)
+        assert (told["velo/missing_references"], told["velo/rows_without_reference"]) == ({"market": "skip"}, 2)
         assert location.metadata("tagged")["velo/rows_filled"] == 2
         play.write("data/market.csv", "symbol,price\nA,1.5\nB,2\n")
         play.write("data/trades-2.csv", "id,user_id,symbol,amount\n3,1,B,1\n")
