@@ -13,12 +13,13 @@ FEW = 10_000
 """So many rows are few."""
 
 
-def fetched(frame: DataFrame) -> pa.Table | None:
-    """All rows of the frame, if they are few and can be carried; None otherwise. More than few are not computed."""
+def fetched(frame: DataFrame, most: int = FEW) -> pa.Table | None:
+    """All rows of the frame, if there are at most so many and they can be carried; None otherwise. More than that are
+    not computed."""
     if not all(is_plain(one.dataType) for one in frame.schema):
         return None
-    found = frame.limit(FEW + 1).toArrow()
-    return found if found.num_rows <= FEW else None
+    found = frame.limit(most + 1).toArrow()
+    return found if found.num_rows <= most else None
 
 
 def given(frame: DataFrame, rows: pa.Table) -> DataFrame:

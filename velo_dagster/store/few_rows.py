@@ -8,7 +8,10 @@ Why it is as safe as a commit of Spark's.
 - Files are written first; no reader sees them. The commit is the file of version V+1, which is linked into place: that
   fails if there is one. So it is made only if nobody has committed since V, and what it replaces is what V held. Killed
   before the link, it has changed nothing; after it, it is made.
-- Rows that go are told by all of their values, as bits: of equal rows all go, and none that is only alike.
+- Rows that go are told by all of their values, as bits: of equal rows all go, and none that is only alike. The files
+  of a large table are not read for that and not written anew: whoever found the rows says in which files they are, and
+  at which places (`Places`), and Delta's deletion vectors take them out. Places hold for one version only, and the
+  commit is made only if that is V.
 - A commit that takes some rows of a file has its changes written out beside it for the change feed. Of one that only
   adds or only takes whole files, the feed is those files.
 
@@ -28,25 +31,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute
 
 from velo_dagster.crash import crash_point
 from velo_dagster.store.leftovers import DATA
+from velo_dagster.store.log import LOG, Held, held_files
+from velo_dagster.store.places import Places
 from velo_dagster.store.record import FOLDER
 from velo_dagster.store.values import row_values
+from velo_dagster.store.vectors import FEATURE, SETTING, staying, write_vectors
 
 if TYPE_CHECKING:
     import numpy as np
     from deltalake import DeltaTable
 
 pc: Any = pyarrow.compute  # its functions are made at run time, out of a type checker's sight
-LOG = "_delta_log"
-KNOWN_FEATURES = frozenset({"changeDataFeed", "invariants", "appendOnly"})
-"""What a commit made here keeps to. With any other, such as deletion vectors, Spark makes it."""
+OLD_FEATURES = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns")
+"""What a table without a list of features may have, by the protocol's fourth version."""
+KNOWN_FEATURES = frozenset({"changeDataFeed", "invariants", "appendOnly", FEATURE})
+"""What a commit made here keeps to. With any other, Spark makes it."""
 MOST_BYTES = 64 * 2**20
-"""Of a table with more, rows that go would be looked for too long."""
+"""Of a table with more, rows that go are told by their places: looking for their values takes too long."""
 LONGEST = 32
 """So many characters a text may have to be recorded as a file's least or greatest."""
 CHECKPOINT_EVERY = 10
@@ -60,7 +68,8 @@ class TakenVersion(Exception):
 class FewRows:
     """What one commit changes. `came` and `gone` have all columns of the table, hidden ones too; how each row changes,
     as Delta's change feed tells it, is in `came_as` and `gone_as`. `whole`: all that the table holds goes, and `gone`
-    is empty; `schema`: its columns are these from now on, as Delta writes them."""
+    is empty; `schema`: its columns are these from now on, as Delta writes them; `places`: where the rows of `gone` are,
+    each exactly once, if the table's rows are told by their places."""
 
     came: pa.Table
     gone: pa.Table | None = None
@@ -69,6 +78,7 @@ class FewRows:
     whole: bool = False
     schema: str | None = None
     codec: str = "snappy"
+    places: Places | None = None
 
     def commit(self, path: Path, app: str, load: int, metadata: str) -> None:
         """Make the commit, unless the load was made before: whoever calls looks which attempt made it."""
@@ -77,16 +87,19 @@ class FewRows:
         table = DeltaTable(str(path))
         if (table.transaction_version(app) or 0) >= load:
             return
+        if self.places is not None and self.places.version != table.version():
+            raise TakenVersion(f"version {table.version()} is there; rows are known at {self.places.version}")
+        held = held_files(path, table.version())
         schema = _arrow_schema(self.schema or table.schema().to_json())
         files = _Files(path, schema, self.codec)
         actions: list[dict[str, Any]] = [{"txn": {"appId": app, "version": load, "lastUpdated": _now()}}]
         if self.schema is not None:
             actions.append({"metaData": _metadata(table, self.schema)})
         if self.whole:
-            actions += [_removed(one) for one in _held(table)]
+            actions += [_removed(one) for one in held]
         elif self.gone is not None and self.gone.num_rows:
-            actions += files.without(_held(table), self.gone)
-            actions.append(files.changes(self))
+            without = files.without(held, self.gone) if self.places is None else _marked(path, table, held, self.places)
+            actions += [*without, files.changes(self)]
         actions += [files.added(self.came)] if self.came.num_rows else []
         version = table.version() + 1
         crash_point("before-version")
@@ -130,14 +143,18 @@ def no_rows() -> pa.Table:
 
 def takes_few_rows(path: Path, table: DeltaTable) -> bool:
     """Whether a commit of few rows can be made here."""
+    return _features(table) <= KNOWN_FEATURES and not table.metadata().partition_columns and _can_link(path)
+
+
+def needs_places(path: Path, table: DeltaTable) -> bool:
+    """Whether rows that go must be told by their places: the table is large, or has deletion vectors."""
+    held = held_files(path, table.version())
+    return FEATURE in _features(table) or sum(one.size for one in held) > MOST_BYTES
+
+
+def _features(table: DeltaTable) -> set[str]:
     protocol = table.protocol()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return (
-        features <= KNOWN_FEATURES
-        and not table.metadata().partition_columns
-        and sum(one.size for one in _held(table)) <= MOST_BYTES
-        and _can_link(path)
-    )
+    return {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
 
 
 def _can_link(path: Path) -> bool:
@@ -159,14 +176,6 @@ def _can_link(path: Path) -> bool:
 
 
 # -- files ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A file of the table, as its log names it."""
-
-    path: str
-    size: int
 
 
 @dataclass
@@ -193,14 +202,14 @@ class _Files:
             "cdc": {**self._write(rows.append_column("_change_type", kinds), "_change_data/cdc"), "dataChange": False}
         }
 
-    def without(self, held: Sequence[_Held], gone: pa.Table) -> list[dict[str, Any]]:
+    def without(self, held: Sequence[Held], gone: pa.Table) -> list[dict[str, Any]]:
         """The files that hold rows that go, taken away, and what is left of them, written again."""
         cast = gone.select(self.schema.names).cast(self.schema)
         values = set(row_values(cast))
         actions: list[dict[str, Any]] = []
         found = 0
         for one in held:
-            rows = _read(self.path / one.path, self.schema)
+            rows = _read(self.path / unquote(one.path), self.schema)
             going = _among(rows, cast, values)
             if not len(going):
                 continue
@@ -229,12 +238,44 @@ class _Files:
         return {"path": relative, "partitionValues": {}, "size": file.stat().st_size}
 
 
-def _held(table: DeltaTable) -> list[_Held]:
-    files = pa.table(table.get_add_actions(flatten=True))
-    return [_Held(*one) for one in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)]
+def _marked(path: Path, table: DeltaTable, held: Sequence[Held], places: Places) -> list[dict[str, Any]]:
+    """The files that rows go from, taken away as they were and added with those rows marked as gone."""
+    import numpy as np
+
+    files = {Path(unquote(one.path)).name: one for one in held}
+    before = staying(table)
+    gone: dict[str, np.ndarray] = {}
+    for name, rows in places.by_file().items():
+        old = np.flatnonzero(~before[name]) if name in before else np.array([], np.int64)
+        gone[name] = np.union1d(old, rows)
+        assert len(gone[name]) == len(old) + len(rows), f"of {name}, rows were to go that are gone, or twice"
+    actions = [] if FEATURE in _features(table) else _with_vectors(table)
+    vectors = write_vectors(path, gone)
+    for name, vector in vectors.items():
+        one = files[name]
+        stats = {**json.loads(one.stats or "{}"), "tightBounds": False}
+        actions.append(_removed(one))
+        if stats.get("numRecords") != vector["cardinality"]:
+            file = {"path": one.path, "partitionValues": {}, "size": one.size, "modificationTime": _now()}
+            actions.append(
+                {"add": {**file, "dataChange": True, "stats": json.dumps(stats), "deletionVector": dict(vector)}}
+            )
+    return actions
 
 
-def _removed(held: _Held) -> dict[str, Any]:
+def _with_vectors(table: DeltaTable) -> list[dict[str, Any]]:
+    """The table's description and protocol, from now on with deletion vectors."""
+    protocol = table.protocol()
+    known = protocol.writer_features or OLD_FEATURES[: 2 if protocol.min_writer_version < 3 else None]
+    features = {"readerFeatures": [FEATURE], "writerFeatures": sorted({*known, FEATURE})}
+    return [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"metaData": _metadata(table, table.schema().to_json(), {SETTING: "true"})},
+    ]
+
+
+def _removed(held: Held) -> dict[str, Any]:
+    vector = {"deletionVector": dict(held.vector)} if held.vector else {}
     return {
         "remove": {
             "path": held.path,
@@ -243,6 +284,7 @@ def _removed(held: _Held) -> dict[str, Any]:
             "extendedFileMetadata": True,
             "partitionValues": {},
             "size": held.size,
+            **vector,
         }
     }
 
@@ -321,15 +363,15 @@ def _publish(log: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> N
         draft.unlink(missing_ok=True)
 
 
-def _metadata(table: DeltaTable, schema: str) -> dict[str, Any]:
-    """The table's description with other columns."""
+def _metadata(table: DeltaTable, schema: str, settings: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The table's description with these columns, and other settings."""
     known = table.metadata()
     return {
         "id": str(known.id),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(_with_nulls(json.loads(schema))),
         "partitionColumns": [],
-        "configuration": known.configuration,
+        "configuration": {**known.configuration, **(settings or {})},
         "createdTime": known.created_time,
     }
 

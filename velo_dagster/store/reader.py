@@ -1,22 +1,26 @@
 """Reading tables without a JVM: their columns, their row count, their rows.
 
-Our tables keep to what the JVM-free reader knows in full (no deletion vectors, no column mapping), so what it returns
-is what Spark would. Hidden columns are left out everywhere.
+Our tables keep to what the JVM-free reader knows in full (no column mapping), so what it returns is what Spark would.
+Hidden columns are left out everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from velo_dagster.errors import Terminal, VeloError
 from velo_dagster.sql.names import is_hidden
 from velo_dagster.sql.problems import nearest
+from velo_dagster.store.log import held_files
 from velo_dagster.store.table import LANDING, REJECTED, Table, Warehouse
+from velo_dagster.store.vectors import staying
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
@@ -60,12 +64,51 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Remaining:
+    """The rows of files some of which have deletion vectors (`staying`: by file, whether a row is still there). It is
+    read anew whenever it is asked for, as a stream: DuckDB may scan it twice."""
+
+    files: ds.Dataset
+    staying: Mapping[str, np.ndarray]
+
+    def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        return self._read(columns).read_all()
+
+    def count_rows(self) -> int:
+        return self._read([]).read_all().num_rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._read().__arrow_c_stream__(requested_schema)
+
+    def _read(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        import pyarrow as pa
+
+        names = self.files.schema.names if columns is None else columns
+        schema = pa.schema([self.files.schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(list(names)))
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for file in self.files.get_fragments():
+            mask, first = self.staying.get(Path(file.path).name), 0
+            for batch in file.to_batches(schema=self.files.schema, columns=columns):
+                there = None if mask is None else pa.array(mask[first : first + batch.num_rows])
+                first += batch.num_rows
+                yield batch if there is None else batch.filter(there)
+
+
+@dataclass(frozen=True)
 class OpenTable:
     """A table at one version: whatever is committed meanwhile, all reads of it agree."""
 
     name: str
     delta: DeltaTable
     attempts: frozenset[str] | None = None
+
+    @property
+    def path(self) -> Path:
+        return Path(unquote(urlsplit(self.delta.table_uri).path))
 
     @property
     def version(self) -> int:
@@ -76,7 +119,7 @@ class OpenTable:
         fields = self.delta.schema().fields
         return tuple(Column(one.name, _type_name(one.type)) for one in fields if not is_hidden(one.name))
 
-    def dataset(self) -> ds.Dataset:
+    def dataset(self) -> ds.Dataset | Remaining:
         """All rows, hidden columns included, read only as far as they are asked for.
 
         Made from the files alone: the dataset that deltalake makes also carries the log's statistics as guarantees, and
@@ -88,8 +131,12 @@ class OpenTable:
         assert not self.delta.metadata().partition_columns, "tables of ours are not partitioned"
         options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
         schema = pa.schema(self.delta.schema().to_arrow())
-        whole = ds.dataset(self.delta.file_uris(), schema=schema, format=ds.ParquetFileFormat(read_options=options))
-        return whole if self.attempts is None else whole.filter(ds.field(ATTEMPT).isin(sorted(self.attempts)))
+        files = [str(self.path / unquote(one.path)) for one in held_files(self.path, self.version)]
+        whole = ds.dataset(files, schema=schema, format=ds.ParquetFileFormat(read_options=options))
+        if self.attempts is not None:
+            return whole.filter(ds.field(ATTEMPT).isin(sorted(self.attempts)))
+        gone = staying(self.delta)
+        return Remaining(whole, gone) if gone else whole
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows, in no particular order; all visible columns, or those named."""
@@ -98,12 +145,11 @@ class OpenTable:
 
     def count(self) -> int:
         """How many rows there are: from the log, where every file's commit says so; else by reading the files' ends."""
-        import pyarrow as pa
-
         if self.attempts is not None:
             return self.dataset().count_rows()
-        counts = pa.table(self.delta.get_add_actions(flatten=True)).column("num_records")
-        return self.dataset().count_rows() if counts.null_count else sum(counts.to_pylist())
+        counts = [one.rows for one in held_files(self.path, self.version)]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else self.dataset().count_rows()
 
 
 def open_table(path: Path | str, version: int | None = None) -> OpenTable:

@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.errors import Terminal, Transient, VeloError
-from velo_dagster.store.few_rows import FewRows, takes_few_rows
+from velo_dagster.store.few_rows import FewRows, needs_places, takes_few_rows
 from velo_dagster.store.leftovers import SETTING as DATA_FOLDER
 from velo_dagster.store.leftovers import announced
+from velo_dagster.store.log import held_files
 from velo_dagster.store.record import FOLDER, Record, UnreadablePositions, decode, encode, owner
 
 if TYPE_CHECKING:
@@ -244,16 +245,18 @@ class Table:
 
     def row_count(self) -> int:
         """How many rows there are, as the log tells; our own commits tell of every file."""
-        import pyarrow as pa
-
         table = self.opened()
-        counts = pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist() if table else []
-        return sum(count or 0 for count in counts)
+        return sum(one.rows or 0 for one in held_files(self.path, table.version())) if table else 0
 
     def takes_few_rows(self) -> bool:
         """Whether few rows can be committed to it without Spark; not if there is no table yet."""
         table = self.opened()
         return table is not None and takes_few_rows(self.path, table)
+
+    def needs_places(self) -> bool:
+        """Whether few rows that go from it must be told by their places."""
+        table = self.opened()
+        return table is not None and needs_places(self.path, table)
 
     def commit(self, spark: SparkSession, record: Record, write: Callable[[], object] | FewRows) -> Record:
         """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says; few rows
@@ -261,7 +264,8 @@ class Table:
         if record.method == "full":
             record = replace(record, replaced=self.row_count())
         with announced(self.path, record.attempt) as writing:
-            before = self._version()
+            known = write.places if isinstance(write, FewRows) else None
+            before = self._version() if known is None else known.version
             try:
                 if isinstance(write, FewRows):
                     write.commit(self.path, APP, record.load, encode(record, self.path / FOLDER))

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from velo_dagster.engine.columns import check_unique, exact_text, holds_floats, orderable, same_value, type_text
-from velo_dagster.engine.fetched import fetched, given
+from velo_dagster.engine.fetched import FEW, fetched, given
 from velo_dagster.engine.refresh.few import only_keys
 from velo_dagster.engine.refresh.work import Work, Write
 from velo_dagster.sql.names import quote
 from velo_dagster.store.few_rows import FewRows, no_rows
+from velo_dagster.store.places import Places, placed, still_there
 from velo_dagster.store.values import row_values
 
 if TYPE_CHECKING:
@@ -26,7 +27,27 @@ if TYPE_CHECKING:
 OP = "_velo_op"
 Computed: TypeAlias = "tuple[DataFrame, pa.Table | None]"
 """A frame that is computed no more than once, and its rows, if they are few."""
+NOT_MANY = 100_000
+"""So many rows of a large table are still changed sooner here than by Spark, which reads and joins all of it twice."""
 REASON = "parts of it that changed"
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Rows that the table holds. If they can only be taken away by their places: the same with these (`placed`), as
+    of a version."""
+
+    frame: DataFrame
+    placed: DataFrame | None
+    version: int | None
+
+    def fetched(self, work: Work) -> tuple[pa.Table, Places | None] | None:
+        """The rows, if they are few, and where they are."""
+        if self.placed is None or self.version is None:
+            few = fetched(self.frame)
+            return None if few is None else (few, None)
+        few = fetched(self.placed, NOT_MANY)
+        return None if few is None else still_there(few, work.target.path, self.version)
 
 
 @dataclass(frozen=True)
@@ -41,7 +62,7 @@ def write_differences(
     work: Work,
     *,
     rows: DataFrame,
-    held: DataFrame,
+    held: HeldRows,
     keys: Sequence[str],
     unique: bool,
     rows_read: int,
@@ -54,7 +75,7 @@ def write_differences(
         if few is not None:
             return few
     rows.createOrReplaceTempView("velo_should")
-    held.createOrReplaceTempView("velo_held")
+    held.frame.createOrReplaceTempView("velo_held")
     bits = not unique and all(orderable(one.dataType) for one in rows.schema)
     if unique:
         changes, on = _of_single_rows(rows, keys), keys
@@ -80,10 +101,16 @@ def holding(work: Work, rows: DataFrame, touched: DataFrame, keys: Sequence[str]
     return work.spark.sql(f"SELECT r.* FROM velo_all r LEFT SEMI JOIN velo_touched k ON {match} WHERE {known}")
 
 
-def held_with(work: Work, keys: Sequence[str], touched: DataFrame, few: pa.Table | None) -> DataFrame:
+def held_with(work: Work, keys: Sequence[str], touched: DataFrame, few: pa.Table | None) -> HeldRows:
     """What the table holds of parts whose keys were touched; `few`: the same keys, if they are here."""
-    everything = work.target.snapshot(work.spark)
-    return holding(work, everything, touched, keys, only_keys(touched, keys, "r", few))
+    known = only_keys(touched, keys, "r", few)
+    everything = work.target.snapshot(work.spark, work.version)
+    frame = holding(work, everything, touched, keys, known)
+    if not work.target.needs_places():
+        return HeldRows(frame, None, None)
+    asked = None if few is None else few.rename_columns(list(keys))
+    files = placed(work.spark, work.target.path, work.version, everything.schema, asked)
+    return HeldRows(frame, holding(work, files, touched, keys, known), work.version)
 
 
 def computed(work: Work, frame: DataFrame) -> Computed:
@@ -93,17 +120,15 @@ def computed(work: Work, frame: DataFrame) -> Computed:
 
 
 def _of_few(
-    work: Work, rows: DataFrame, held: DataFrame, unique_by: Sequence[str], rows_read: int, how: How
+    work: Work, rows: DataFrame, held: HeldRows, unique_by: Sequence[str], rows_read: int, how: How
 ) -> Write | None:
     """The same, with rows that are few and compared here; None if they are not. `unique_by`: a row's own key."""
-    if not work.target.takes_few_rows():
-        return None
-    should = fetched(rows)
-    there = fetched(held) if should is not None else None
+    should = fetched(rows, NOT_MANY if held.placed is not None else FEW) if work.target.takes_few_rows() else None
+    there = held.fetched(work) if should is not None else None
     if should is None or there is None:
         return None
     try:
-        few = few_differences(should, there, unique_by, work.codec)
+        few = few_differences(should, *there, unique_by, work.codec)
     except UnicodeDecodeError:
         # Bytes that were cast to text and are none: Spark compares them.
         return None
@@ -112,16 +137,18 @@ def _of_few(
     return Write(how.method, how.reason, few, rows_read)
 
 
-def few_differences(should: pa.Table, there: pa.Table, unique_by: Sequence[str], codec: str) -> FewRows:
+def few_differences(
+    should: pa.Table, there: pa.Table, places: Places | None, unique_by: Sequence[str], codec: str
+) -> FewRows:
     """What makes rows that are there the rows that should be. Where a row is there more or less often, all copies go,
-    and as many come as there should be.
+    and as many come as there should be. `places`: where rows are that are there.
 
     >>> import pyarrow as pa
-    >>> few = few_differences(pa.table({"x": [1, 2, 2]}), pa.table({"x": [2, 3, 1]}), (), "snappy")
+    >>> few = few_differences(pa.table({"x": [1, 2, 2]}), pa.table({"x": [2, 3, 1]}), None, (), "snappy")
     >>> few.came.to_pydict(), few.gone.to_pydict(), few.came_as, few.gone_as
     ({'x': [2, 2]}, {'x': [2, 3]}, ['insert', 'insert'], ['delete', 'delete'])
     >>> one, other = pa.table({"k": [1, 2], "v": [5, 6]}), pa.table({"k": [1, 3], "v": [4, 6]})
-    >>> few = few_differences(one, other, ("k",), "snappy")
+    >>> few = few_differences(one, other, None, ("k",), "snappy")
     >>> few.came_as, few.gone_as
     (['update_postimage', 'insert'], ['update_preimage', 'delete'])
     """
@@ -131,8 +158,8 @@ def few_differences(should: pa.Table, there: pa.Table, unique_by: Sequence[str],
     rows = [list(row_values(one)) for one in (should, there)]
     counts = [Counter(one) for one in rows]
     other = {row for row in {*counts[0], *counts[1]} if counts[0][row] != counts[1][row]}
-    places = [[n for n, row in enumerate(one) if row in other] for one in rows]
-    came, gone = (one.take(pa.array(taken, pa.int64())) for one, taken in zip((should, there), places, strict=True))
+    taken = [[n for n, row in enumerate(one) if row in other] for one in rows]
+    came, gone = (one.take(pa.array(some, pa.int64())) for one, some in zip((should, there), taken, strict=True))
     keys = [set(row_values(one.select(unique_by))) if unique_by else set() for one in (came, gone)]
     came_as, gone_as = (
         [after if key in others else before for key in row_values(one.select(unique_by))]
@@ -141,7 +168,8 @@ def few_differences(should: pa.Table, there: pa.Table, unique_by: Sequence[str],
             (gone, keys[0], "delete", "update_preimage"),
         )
     )
-    return FewRows(came, gone, came_as, gone_as, codec=codec)
+    at = None if places is None else places.of(taken[1])
+    return FewRows(came, gone, came_as, gone_as, codec=codec, places=at)
 
 
 def types(frame: DataFrame) -> Sequence[tuple[str, str]]:

@@ -115,8 +115,8 @@ def _added(
     keys = [stored[key] for key in parts.keys]
     touched = new.select(*(quote(key) for key in parts.keys)).toDF(*keys)
     here = None if few is None else few.select(parts.keys).rename_columns(keys)
-    held = held_with(work, keys, touched, here).select(*(quote(stored[name]) for name in parts.columns))
-    rows = together(work, apart, parts, new, held)
+    held = held_with(work, keys, touched, here)
+    rows = together(work, apart, parts, new, held.frame.select(*(quote(stored[name]) for name in parts.columns)))
     if rows is None:
         return None
     return write_differences(work, rows=rows, held=held, keys=keys, unique=True, rows_read=rows_read, how=ADDED)

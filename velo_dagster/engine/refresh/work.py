@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from velo_dagster.engine.inputs import TableInput, visible
@@ -39,6 +40,13 @@ class Work:
     small: int = SMALL
     wide: bool = False
     _kept: list[DataFrame] = field(default_factory=list, compare=False)
+
+    @cached_property
+    def version(self) -> int:
+        """The table's version, looked up once: what is read of it at several times is of one version."""
+        opened = self.target.opened()
+        assert opened is not None, "there is a version to build upon"
+        return opened.version()
 
     @property
     def codec(self) -> str:
