@@ -90,7 +90,7 @@ def test_plan_says_method_and_reason_in_dependency_order(capsys: pytest.CaptureF
     path = write_project(a="CREATE TABLE totals AS SELECT COUNT(*) AS n FROM orders;\n", b=GOOD)
     assert run("plan", path) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert [line.split(",")[0] for line in lines] == ["orders: append", "totals: full"]
+    assert [line.split(",")[0] for line in lines] == ["orders: append", "totals: groups"]
     assert all(", because " in line for line in lines)
 
 

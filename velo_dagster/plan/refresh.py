@@ -9,8 +9,17 @@ from typing import Literal
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from velo_dagster.plan.blocks import aggregates, driving, group_keys, has_windows, partition, unwrapped, why_whole
+from velo_dagster.plan.blocks import (
+    aggregates,
+    driving,
+    group_keys,
+    has_windows,
+    is_one_row,
+    partition,
+    unwrapped,
+)
 from velo_dagster.plan.touched import touched_by
+from velo_dagster.plan.whole import why_whole
 from velo_dagster.plan.words import listed, shown_key
 from velo_dagster.sql.relations import relation_alias
 from velo_dagster.sql.rows import outside_word, why_not_by_row
@@ -54,6 +63,9 @@ def _over_tables(statement: CreateTableAs, by_row: str) -> Refresh:
         return Refresh("full", whole, statement.keys, "every load reads all of the inputs: O(table)")
     cost = "a load computes anew the parts that changed: O(groups touched)"
     reason = f"{by_row}; its parts are told apart by {_parts(statement.query.tree)}"
+    if is_one_row(statement.query.tree):
+        cost = "a load reads what is new: O(change); where rows changed or went, all of the inputs: O(table)"
+        reason = f"{by_row}; it is one row, to which new rows are added"
     return Refresh("groups", reason, statement.keys, cost, touched_by(statement.query.tree))
 
 

@@ -18,7 +18,7 @@ from velo_dagster.plan.blocks import (
     group_keys,
     has_windows,
     is_aggregate,
-    is_global,
+    is_one_row,
     partition,
     relations,
 )
@@ -122,7 +122,7 @@ def _passed(block: exp.Select, relation: exp.Expr | None, rows: _Rows) -> _Rows 
     """What the changed row is in of the block's result; None: in all of it."""
     name = _alias(block)
     of = f"the rows of {name}" if name else "the rows"
-    if is_global(block) and "time_window" not in block.meta:
+    if is_one_row(block):
         return _Rows(f"the row of {name or 'the aggregate'}")
     if aggregates(block) or has_windows(block) or "time_window" in block.meta:
         key = _key(block, relation, rows)
@@ -146,8 +146,8 @@ def _target(block: exp.Select, relation: exp.Expr | None, rows: _Rows, inner: st
     """The parts of the block that the changed row touches; None: every one. `inner`: those of the relation it is in."""
     if block.args.get("distinct"):
         return _equal(rows if relation is None else _read(block, relation, rows))
-    if is_global(block) and "time_window" not in block.meta:
-        return EVERY
+    if is_one_row(block):
+        return "the one row"
     if aggregates(block) or has_windows(block) or "time_window" in block.meta:
         key = _key(block, relation, rows)
         return f"the parts with {key}" if key is not None else None
