@@ -202,7 +202,9 @@ def _statistics(table: Table) -> dict[str, tuple]:
 
 def test_a_table_with_what_is_not_known_here_is_left_to_spark(spark, tmp_path: Path):
     path = tmp_path / "mapped"
-    spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id BIGINT) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
     assert not Warehouse(str(tmp_path)).table("mapped").takes_few_rows()
     assert not Warehouse(str(tmp_path)).table("nothing").takes_few_rows()
 
@@ -214,3 +216,41 @@ def test_days_that_python_does_not_know(spark, table: Table):
     table.commit(spark, record(2, "b"), FewRows(late.toArrow()))
     assert table.snapshot(spark).where("d > DATE'9999-12-31'").count() == 1
     assert datetime.date.max == datetime.date(9999, 12, 31)
+
+
+def test_a_table_is_made(spark, tmp_path: Path):
+    """The first load, without Spark: the table is as Spark would have made it."""
+    tables = [Warehouse(str(tmp_path)).table(name) for name in ("here", "by_spark")]
+    rows = spark.sql(SQL)
+    first = FewRows(rows.toArrow(), whole=True, schema=rows.schema.json())
+    assert tables[0].takes_whole() and not tables[0].takes_few_rows()
+    made = tables[0].commit(spark, record(1, "a"), first)
+    tables[1].commit(spark, record(1, "a"), lambda: rows.write.format("delta").save(str(tables[1].path)))
+    assert (made.version, made.load, made.attempt, made.rows_changed) == (0, 1, "a", 5)
+    assert read_by_spark(spark, tables[0]) == read_by_spark(spark, tables[1]) == counted(held(tables[0]))
+    one, other = (table.opened() for table in tables)
+    assert one is not None and other is not None
+    assert one.schema().to_json() == other.schema().to_json()
+    assert one.metadata().configuration == other.metadata().configuration
+    assert set(one.protocol().writer_features or ()) == set(other.protocol().writer_features or ())
+    assert one.protocol().min_reader_version == other.protocol().min_reader_version
+    with pytest.raises(Overtaken):
+        tables[0].commit(spark, record(1, "again"), first)
+    tables[0].commit(spark, record(2, "b"), lambda: rows.write.format("delta").mode("append").save(str(tables[0].path)))
+    assert sum(fed(spark, tables[0], -1).values()) == tables[0].row_count() == 10
+
+
+def test_of_two_that_make_a_table_one_does(spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    table = Warehouse(str(tmp_path)).table("orders")
+    rows = spark.sql(SQL)
+    first = FewRows(rows.toArrow(), whole=True, schema=rows.schema.json())
+
+    def another_run(name: str) -> None:
+        crash_point(name)
+        monkeypatch.undo()
+        table.commit(spark, record(1, "other"), first)
+
+    monkeypatch.setattr(few_rows, "crash_point", another_run)
+    with pytest.raises(Overtaken):
+        table.commit(spark, record(1, "mine"), first)
+    assert (newest(table).attempt, held(table).num_rows) == ("other", 5)

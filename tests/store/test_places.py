@@ -17,7 +17,10 @@ from velo_dagster.store.reader import open_table
 from velo_dagster.store.table import Overtaken, Table, TidiedUp, Warehouse
 from velo_dagster.store.values import counted
 
-ROWS = "SELECT id, id % 7 AS k, CAST(id AS STRING) AS s, IF(id % 5 = 0, -0.0D, DOUBLE('NaN')) AS x FROM range(0, 100, 1, 4)"
+ROWS = (
+    "SELECT id, id % 7 AS k, CAST(id AS STRING) AS s, IF(id % 5 = 0, -0.0D, DOUBLE('NaN')) AS x "
+    "FROM range(0, 100, 1, 4)"
+)
 
 
 @pytest.fixture
@@ -128,10 +131,7 @@ def test_places_are_those_of_one_version(spark, table: Table, monkeypatch: pytes
     same_everywhere(spark, table, 99)
 
 
-def test_large_tables_need_places(spark, table: Table, monkeypatch: pytest.MonkeyPatch):
-    assert not table.needs_places()
-    monkeypatch.setattr(few_rows, "MOST_BYTES", 100)
-    assert table.needs_places()
+def test_large_tables_need_places(spark, table: Table):
+    assert table.needs_places(100) and not table.needs_places(100_000)
     table.commit(spark, record(2, "b"), few(spark, table, "id = 1"))
-    monkeypatch.undo()
-    assert table.needs_places(), "and so does what has vectors"
+    assert table.needs_places(100_000), "and so does what has vectors"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.engine.columns import exact_text, holds_floats, orderable
@@ -39,6 +39,10 @@ class TableInput:
     table_id: str
     since: Mapping[str, Any] | None
     system: Sequence[str]
+    _read: dict[tuple[SparkSession, int], DataFrame] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """By version; to open one takes as long as to read a small table."""
 
     @staticmethod
     def at_end(planned: PlannedInput, table: Table, record: Record, since: Mapping[str, Any] | None) -> TableInput:
@@ -83,12 +87,22 @@ class TableInput:
         return f"{self.label} was {'read anew' if self.is_landing else 'recomputed'} ({full.reason})"
 
     def snapshot(self, spark: SparkSession) -> DataFrame:
-        return self.table.snapshot(spark, self.version)
+        return self._at(spark, self.version)
 
     def old_snapshot(self, spark: SparkSession) -> DataFrame:
         """All rows as they were at the committed position."""
         assert self.since is not None
-        return self.table.snapshot(spark, self.since["version"])
+        return self._at(spark, self.since["version"])
+
+    def same_columns(self) -> bool:
+        """Whether the input has the columns that it had at the committed position."""
+        assert self.since is not None
+        return self.table.columns(self.since["version"]) == self.table.columns(self.version)
+
+    def _at(self, spark: SparkSession, version: int) -> DataFrame:
+        if (spark, version) not in self._read:
+            self._read[spark, version] = self.table.snapshot(spark, version)
+        return self._read[spark, version]
 
     def changes(self, spark: SparkSession, keep: Callable[[DataFrame], DataFrame], *, compare: bool = False) -> Changes:
         """What changed since the committed position, read at once: only then is it known that all of it can be.

@@ -81,6 +81,8 @@ def base_settings() -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # Few rows of many are looked for in all partitions at once, not first in one, then in some more.
+        "spark.sql.limit.initialNumPartitions": str(8 * (os.cpu_count() or 2)),
         "spark.databricks.delta.snapshotPartitions": "1",
         # Places in files are all different: a dictionary of them is only made to be thrown away.
         "parquet.enable.dictionary#_velo_id.at": "false",

@@ -52,6 +52,8 @@ from velo_dagster.sql.names import quote
 
 CHANGED = {"old": "gone", "new": "came"}
 KEY = "_velo_k"
+CHANGE = "_velo_change"
+"""Beside what one changed row of an input gives: whether the row is one that `old` or that `new` has."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Parts:
     """A query that is computed in parts: `keys` are columns of `rows` that tell parts apart, `touched` gives those of
     parts that may have changed. `unique`: a part is one row. `by_row`: a part is what one row of an input gives.
     `adding`: how new rows are added to parts, if they can be; `added`: by input, what its new rows alone give, where
-    they only add."""
+    they only add; `exact`: by input, what its changed rows give, where each row of the result is made of one of its
+    rows, so that all else stays as it is."""
 
     keys: tuple[str, ...]
     touched: str
@@ -69,6 +72,7 @@ class Parts:
     by_row: bool
     adding: Adding | None
     added: Mapping[str, str]
+    exact: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,8 @@ class _Term:
 @dataclass
 class Deltas:
     """`changed`: the views of inputs that have changed rows. Views are called as the query calls its inputs, with the
-    version, or `gone` and `came`, behind an underscore. `hide`: keys are stored beside the columns of the result, even
-    if it has them, because those are stored in another type."""
+    version, or `gone` and `came`, or `changed` for both of these, behind an underscore. `hide`: keys are stored beside
+    the columns of the result, even if it has them, because those are stored in another type."""
 
     inputs: frozenset[str]
     changed: frozenset[str]
@@ -115,7 +119,17 @@ class Deltas:
             by_row=_is_plain(block),
             adding=adds,
             added=added,
+            exact={one: self._exact(root, one) for one in self.changed if _is_plain(block) and only_adds(root, one)},
         )
+
+    def _exact(self, root: exp.Expr, view: str) -> str:
+        told = root.copy()
+        block = unwrapped(told)
+        assert isinstance(block, exp.Select)
+        relation = next(one for one in relations(block) if isinstance(one, exp.Table) and one.name == view)
+        change = exp.column(CHANGE, relation.alias_or_name, quoted=True)
+        block.append("expressions", exp.alias_(change, CHANGE, quoted=True))
+        return sql(self._at(told, "new", {view: "changed"}))
 
     # -- keys -------------------------------------------------------------------------------------------------------
 

@@ -25,9 +25,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,31 +36,24 @@ import pyarrow as pa
 import pyarrow.compute
 
 from velo_dagster.crash import crash_point
+from velo_dagster.store.actions import TakenVersion, described, new_table, now, publish, removed, token, with_vectors
 from velo_dagster.store.leftovers import DATA
 from velo_dagster.store.log import LOG, Held, held_files
 from velo_dagster.store.places import Places
 from velo_dagster.store.record import FOLDER
 from velo_dagster.store.values import row_values
-from velo_dagster.store.vectors import FEATURE, SETTING, staying, write_vectors
+from velo_dagster.store.vectors import FEATURE, staying, write_vectors
 
 if TYPE_CHECKING:
     import numpy as np
     from deltalake import DeltaTable
 
 pc: Any = pyarrow.compute  # its functions are made at run time, out of a type checker's sight
-OLD_FEATURES = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns")
-"""What a table without a list of features may have, by the protocol's fourth version."""
 KNOWN_FEATURES = frozenset({"changeDataFeed", "invariants", "appendOnly", FEATURE})
 """What a commit made here keeps to. With any other, Spark makes it."""
-MOST_BYTES = 64 * 2**20
-"""Of a table with more, rows that go are told by their places: looking for their values takes too long."""
 LONGEST = 32
 """So many characters a text may have to be recorded as a file's least or greatest."""
 CHECKPOINT_EVERY = 10
-
-
-class TakenVersion(Exception):
-    """Somebody else has made the version that this commit would have made; nothing was changed."""
 
 
 @dataclass(frozen=True)
@@ -84,32 +76,44 @@ class FewRows:
         """Make the commit, unless the load was made before: whoever calls looks which attempt made it."""
         from deltalake import DeltaTable
 
+        if not any((path / LOG).glob("*.json")):
+            self._make(path, app, load, metadata)
+            return
         table = DeltaTable(str(path))
         if (table.transaction_version(app) or 0) >= load:
             return
         if self.places is not None and self.places.version != table.version():
             raise TakenVersion(f"version {table.version()} is there; rows are known at {self.places.version}")
         held = held_files(path, table.version())
-        schema = _arrow_schema(self.schema or table.schema().to_json())
-        files = _Files(path, schema, self.codec)
-        actions: list[dict[str, Any]] = [{"txn": {"appId": app, "version": load, "lastUpdated": _now()}}]
+        files = _Files(path, _arrow_schema(self.schema or table.schema().to_json()), self.codec)
+        actions: list[dict[str, Any]] = [token(app, load)]
         if self.schema is not None:
-            actions.append({"metaData": _metadata(table, self.schema)})
+            actions.append({"metaData": described(table, self.schema)})
         if self.whole:
-            actions += [_removed(one) for one in held]
+            actions += [removed(one) for one in held]
         elif self.gone is not None and self.gone.num_rows:
             without = files.without(held, self.gone) if self.places is None else _marked(path, table, held, self.places)
             actions += [*without, files.changes(self)]
         actions += [files.added(self.came)] if self.came.num_rows else []
         version = table.version() + 1
         crash_point("before-version")
-        _publish(path / LOG, version, [self._info(metadata, version - 1), *actions])
+        publish(path / LOG, version, [self._info(metadata, version - 1), *actions])
         if version % CHECKPOINT_EVERY == 0:
             table = DeltaTable(str(path))
             table.create_checkpoint()
             table.cleanup_metadata()
 
-    def _info(self, metadata: str, read: int) -> dict[str, Any]:
+    def _make(self, path: Path, app: str, load: int, metadata: str) -> None:
+        """The first commit: it says what the table is, too."""
+        assert self.whole and self.schema is not None
+        actions = [*new_table(self.schema), token(app, load)]
+        if self.came.num_rows:
+            actions.append(_Files(path, _arrow_schema(self.schema), self.codec).added(self.came))
+        (path / LOG).mkdir(exist_ok=True)
+        crash_point("before-version")
+        publish(path / LOG, 0, [self._info(metadata, None), *actions])
+
+    def _info(self, metadata: str, read: int | None) -> dict[str, Any]:
         metrics = {"numOutputRows": self.came.num_rows}
         operation, mode = "WRITE", "Overwrite" if self.whole else "Append"
         if self.gone is not None:
@@ -122,10 +126,10 @@ class FewRows:
             }
         return {
             "commitInfo": {
-                "timestamp": _now(),
+                "timestamp": now(),
                 "operation": operation,
                 "operationParameters": {"mode": mode},
-                "readVersion": read,
+                **({} if read is None else {"readVersion": read}),
                 "isolationLevel": "Serializable",
                 "isBlindAppend": operation == "WRITE" and not self.whole,
                 "operationMetrics": {name: str(count) for name, count in metrics.items()},
@@ -143,13 +147,13 @@ def no_rows() -> pa.Table:
 
 def takes_few_rows(path: Path, table: DeltaTable) -> bool:
     """Whether a commit of few rows can be made here."""
-    return _features(table) <= KNOWN_FEATURES and not table.metadata().partition_columns and _can_link(path)
+    return _features(table) <= KNOWN_FEATURES and not table.metadata().partition_columns and can_link(path)
 
 
-def needs_places(path: Path, table: DeltaTable) -> bool:
-    """Whether rows that go must be told by their places: the table is large, or has deletion vectors."""
-    held = held_files(path, table.version())
-    return FEATURE in _features(table) or sum(one.size for one in held) > MOST_BYTES
+def needs_places(path: Path, table: DeltaTable, above: int) -> bool:
+    """Whether rows that go must be told by their places: the table has more bytes than that, so that looking for their
+    values would take long, or it has deletion vectors."""
+    return FEATURE in _features(table) or sum(one.size for one in held_files(path, table.version())) > above
 
 
 def _features(table: DeltaTable) -> set[str]:
@@ -157,10 +161,10 @@ def _features(table: DeltaTable) -> set[str]:
     return {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
 
 
-def _can_link(path: Path) -> bool:
+def can_link(path: Path) -> bool:
     """Whether a file can be linked on the table's file system."""
     folder = path / FOLDER
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     one, other = (folder / f"{uuid.uuid4().hex}.link" for _ in range(2))
     try:
         one.touch()
@@ -191,7 +195,7 @@ class _Files:
     def added(self, rows: pa.Table) -> dict[str, Any]:
         cast = rows.select(self.schema.names).cast(self.schema)
         file = self._write(cast, f"{DATA}/part")
-        return {"add": {**file, "modificationTime": _now(), "dataChange": True, "stats": json.dumps(_statistics(cast))}}
+        return {"add": {**file, "modificationTime": now(), "dataChange": True, "stats": json.dumps(_statistics(cast))}}
 
     def changes(self, few: FewRows) -> dict[str, Any]:
         """The rows that went and came, for the change feed."""
@@ -214,7 +218,7 @@ class _Files:
             if not len(going):
                 continue
             found += len(going)
-            actions.append(_removed(one))
+            actions.append(removed(one))
             if len(going) < rows.num_rows:
                 import numpy as np
 
@@ -249,44 +253,18 @@ def _marked(path: Path, table: DeltaTable, held: Sequence[Held], places: Places)
         old = np.flatnonzero(~before[name]) if name in before else np.array([], np.int64)
         gone[name] = np.union1d(old, rows)
         assert len(gone[name]) == len(old) + len(rows), f"of {name}, rows were to go that are gone, or twice"
-    actions = [] if FEATURE in _features(table) else _with_vectors(table)
+    actions = [] if FEATURE in _features(table) else with_vectors(table, _features(table))
     vectors = write_vectors(path, gone)
     for name, vector in vectors.items():
         one = files[name]
         stats = {**json.loads(one.stats or "{}"), "tightBounds": False}
-        actions.append(_removed(one))
+        actions.append(removed(one))
         if stats.get("numRecords") != vector["cardinality"]:
-            file = {"path": one.path, "partitionValues": {}, "size": one.size, "modificationTime": _now()}
+            file = {"path": one.path, "partitionValues": {}, "size": one.size, "modificationTime": now()}
             actions.append(
                 {"add": {**file, "dataChange": True, "stats": json.dumps(stats), "deletionVector": dict(vector)}}
             )
     return actions
-
-
-def _with_vectors(table: DeltaTable) -> list[dict[str, Any]]:
-    """The table's description and protocol, from now on with deletion vectors."""
-    protocol = table.protocol()
-    known = protocol.writer_features or OLD_FEATURES[: 2 if protocol.min_writer_version < 3 else None]
-    features = {"readerFeatures": [FEATURE], "writerFeatures": sorted({*known, FEATURE})}
-    return [
-        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
-        {"metaData": _metadata(table, table.schema().to_json(), {SETTING: "true"})},
-    ]
-
-
-def _removed(held: Held) -> dict[str, Any]:
-    vector = {"deletionVector": dict(held.vector)} if held.vector else {}
-    return {
-        "remove": {
-            "path": held.path,
-            "deletionTimestamp": _now(),
-            "dataChange": True,
-            "extendedFileMetadata": True,
-            "partitionValues": {},
-            "size": held.size,
-            **vector,
-        }
-    }
 
 
 def _read(file: Path, schema: pa.Schema) -> pa.Table:
@@ -344,55 +322,9 @@ def _told(value: pa.Scalar) -> Any:
     return found if found is None or isinstance(found, int) else found.isoformat()
 
 
-# -- the log ----------------------------------------------------------------------------------------------------
-
-
-def _publish(log: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
-    """Make the commit visible, all of it or nothing."""
-    draft = log / f".{uuid.uuid4().hex}.velo"
-    try:
-        with draft.open("x", encoding="utf-8") as file:
-            file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in actions)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, log / f"{version:020}.json")
-        except FileExistsError as error:
-            raise TakenVersion(f"version {version} is there") from error
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _metadata(table: DeltaTable, schema: str, settings: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The table's description with these columns, and other settings."""
-    known = table.metadata()
-    return {
-        "id": str(known.id),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps(_with_nulls(json.loads(schema))),
-        "partitionColumns": [],
-        "configuration": {**known.configuration, **(settings or {})},
-        "createdTime": known.created_time,
-    }
-
-
-def _with_nulls(part: Any) -> Any:
-    """A part of a schema in which any value may be NULL, as in every table that Spark writes from a query."""
-    if isinstance(part, list):
-        return [_with_nulls(one) for one in part]
-    if not isinstance(part, dict):
-        return part
-    allowed = {key: True for key in ("nullable", "containsNull", "valueContainsNull") if key in part}
-    return {key: _with_nulls(value) for key, value in part.items()} | allowed
-
-
 def _arrow_schema(schema: str) -> pa.Schema:
     """The columns as files hold them. Whether NULL may be there is the log's to say."""
     from deltalake import Schema
 
     found = pa.schema(Schema.from_json(schema).to_arrow())
     return pa.schema([pa.field(one.name, one.type) for one in found])
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.errors import Terminal, Transient, VeloError
-from velo_dagster.store.few_rows import FewRows, needs_places, takes_few_rows
+from velo_dagster.store.few_rows import FewRows, can_link, needs_places, takes_few_rows
 from velo_dagster.store.leftovers import SETTING as DATA_FOLDER
 from velo_dagster.store.leftovers import announced
 from velo_dagster.store.log import held_files
@@ -248,15 +248,26 @@ class Table:
         table = self.opened()
         return sum(one.rows or 0 for one in held_files(self.path, table.version())) if table else 0
 
+    def columns(self, version: int) -> list[tuple[str, str]]:
+        """The columns of a version with their types, as Delta writes them."""
+        from deltalake import DeltaTable
+
+        return [(one.name, str(one.type)) for one in DeltaTable(str(self.path), version=version).schema().fields]
+
     def takes_few_rows(self) -> bool:
         """Whether few rows can be committed to it without Spark; not if there is no table yet."""
         table = self.opened()
         return table is not None and takes_few_rows(self.path, table)
 
-    def needs_places(self) -> bool:
-        """Whether few rows that go from it must be told by their places."""
+    def takes_whole(self) -> bool:
+        """Whether few rows can be committed without Spark in place of all that it holds, or as its first ones."""
         table = self.opened()
-        return table is not None and needs_places(self.path, table)
+        return can_link(self.path) if table is None else takes_few_rows(self.path, table)
+
+    def needs_places(self, above: int) -> bool:
+        """Whether few rows that go from it must be told by their places, because it has more bytes than that."""
+        table = self.opened()
+        return table is not None and needs_places(self.path, table, above)
 
     def commit(self, spark: SparkSession, record: Record, write: Callable[[], object] | FewRows) -> Record:
         """Run `write`, which must make at most one Delta commit on this table, as the load that `record` says; few rows

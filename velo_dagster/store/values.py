@@ -34,7 +34,8 @@ def _values(column: pa.ChunkedArray) -> Iterable[Any]:
         column = column.cast(pa.int64())
     elif pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
-    return map(_hashable, column.to_pylist())
+    plain = not (pa.types.is_floating(column.type) or pa.types.is_nested(column.type))
+    return column.to_pylist() if plain else map(_hashable, column.to_pylist())
 
 
 def _hashable(value: Any) -> Any:

@@ -106,7 +106,7 @@ def held_with(work: Work, keys: Sequence[str], touched: DataFrame, few: pa.Table
     known = only_keys(touched, keys, "r", few)
     everything = work.target.snapshot(work.spark, work.version)
     frame = holding(work, everything, touched, keys, known)
-    if not work.target.needs_places():
+    if not work.target.needs_places(work.small):
         return HeldRows(frame, None, None)
     asked = None if few is None else few.rename_columns(list(keys))
     files = placed(work.spark, work.target.path, work.version, everything.schema, asked)

@@ -6,26 +6,37 @@ those that the table holds, so what did not change is not written, and what read
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from velo_dagster.engine.columns import check_unique, orderable, output
 from velo_dagster.engine.floats import is_beyond
 from velo_dagster.engine.inputs import Changes, first_line, gone_for_good
 from velo_dagster.engine.refresh.added import added, together
 from velo_dagster.engine.refresh.apart import UNSURE, Apart, marked, take_apart
-from velo_dagster.engine.refresh.differences import How, computed, held_with, holding, types, write_differences
+from velo_dagster.engine.refresh.differences import (
+    Computed,
+    How,
+    computed,
+    held_with,
+    holding,
+    types,
+    write_differences,
+)
+from velo_dagster.engine.refresh.exactly import write_exactly
 from velo_dagster.engine.refresh.few import FEW, only_keys
 from velo_dagster.engine.refresh.full import full, selected, understood
 from velo_dagster.engine.refresh.whole import replace_unless_same
 from velo_dagster.engine.refresh.work import COLUMNS_MOVED, Work, Write, columns_moved, replace_all
 from velo_dagster.engine.scale import size_of
-from velo_dagster.plan.deltas import Parts
+from velo_dagster.plan.deltas import CHANGE, Parts
 from velo_dagster.sql.names import quote
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
+T = TypeVar("T")
 MOST = 0.3
 """Above this share of all rows, parts are not worth finding."""
 LITTLE = 0.2
@@ -58,14 +69,9 @@ def groups(work: Work) -> Write:
 
 
 def _in_parts(work: Work, apart: Apart, changes: dict[str, Changes]) -> Write:
-    from pyspark.errors import PySparkException
-
     changed = [name for name, one in changes.items() if one.count]
     parts = apart.parts(frozenset(apart.views[name] for name in changed))
     _make_views(work, apart, changes)
-    found = understood(work.spark, parts.touched)
-    if found is None:
-        return _whole(work, apart, UNSURE)
     rows = output(apart.named(work.spark.sql(parts.rows)), work.plan.statement)
     stored = dict(zip(parts.columns, rows.columns, strict=True))
     keys = [stored[key] for key in parts.keys]
@@ -73,32 +79,60 @@ def _in_parts(work: Work, apart: Apart, changes: dict[str, Changes]) -> Write:
     if obstacle:
         return _whole(work, apart, obstacle)
     rows_read = sum(one.count for one in changes.values())
-    if len(changed) == 1 and not changes[changed[0]].removed:
-        write = _added(work, apart, parts, apart.views[changed[0]], stored, rows_read)
+    if len(changed) == 1:
+        view, removed = apart.views[changed[0]], changes[changed[0]].removed
+        write = None if removed else _added(work, apart, parts, view, stored, rows_read)
+        write = write or _or_why(lambda: _exactly(work, apart, parts, view, keys, rows_read))
         if write is not None:
-            return write
-    try:
-        touched, few = computed(work, _as_stored(work, apart, found, keys))
-        count = touched.count() if few is None else few.num_rows
-    except Exception as error:
-        gone = gone_for_good(error)
-        if gone is not None:
-            return _whole(work, apart, f"an older version of an input is no longer there ({gone})")
-        if is_beyond(error) or not isinstance(error, PySparkException):
-            raise
-        # A row that is gone again may hold what the SELECT refuses. If it is still there, all of it refuses it, too.
-        return _whole(work, apart, f"what changed could not be computed: {first_line(error)}")
+            return write if isinstance(write, Write) else _whole(work, apart, write)
+    _make_old_views(work, apart, changes)
+    found = understood(work.spark, parts.touched)
+    if found is None:
+        return _whole(work, apart, UNSURE)
+    touched = _or_why(lambda: _counted(computed(work, _as_stored(work, apart, found, keys))))
+    if isinstance(touched, str):
+        return _whole(work, apart, touched)
+    frame, few, count = touched
     if count > max(FEW, MOST * work.target.row_count()):
         return _whole(work, apart, f"{count:,} of its parts may have changed")
-    known = only_keys(touched, keys, "r", few)
+    known = only_keys(frame, keys, "r", few)
     return write_differences(
         work,
-        rows=holding(work, rows, touched, keys, known),
-        held=held_with(work, keys, touched, few),
+        rows=holding(work, rows, frame, keys, known),
+        held=held_with(work, keys, frame, few),
         keys=keys,
         unique=parts.unique,
         rows_read=rows_read,
     )
+
+
+def _counted(found: Computed) -> tuple[DataFrame, pa.Table | None, int]:
+    frame, few = found
+    return frame, few, frame.count() if few is None else few.num_rows
+
+
+def _or_why(compute: Callable[[], T]) -> T | str:
+    """What is computed of rows that changed; or why it can't be, where all rows have an answer nevertheless."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return compute()
+    except Exception as error:
+        gone = gone_for_good(error)
+        if gone is not None:
+            return f"an older version of an input is no longer there ({gone})"
+        if is_beyond(error) or not isinstance(error, PySparkException):
+            raise
+        # A row that is gone again may hold what the SELECT refuses. If it is still there, all of it refuses it, too.
+        return f"what changed could not be computed: {first_line(error)}"
+
+
+def _exactly(work: Work, apart: Apart, parts: Parts, view: str, keys: Sequence[str], rows_read: int) -> Write | None:
+    """What changed rows of one input give goes and comes; None where more than that may have changed."""
+    found = understood(work.spark, parts.exact[view]) if view in parts.exact else None
+    if found is None:
+        return None
+    return write_exactly(work, output(apart.named(found), work.plan.statement), keys, rows_read)
 
 
 def _added(
@@ -154,21 +188,34 @@ def _small(work: Work) -> Write:
 
 
 def _make_views(work: Work, apart: Apart, changes: dict[str, Changes]) -> None:
+    """Of every input as it is, and of its changed rows."""
+    from pyspark.sql import functions as f
+
     for one in work.inputs:
         view, found = apart.views[one.name], changes.get(one.name)
-        frames = {"new": one.snapshot(work.spark), "old": one.snapshot(work.spark)}
+        frames = {"new": marked(one.snapshot(work.spark))}
         if found is not None and found.count:
-            frames["old"] = one.old_snapshot(work.spark)
-            frames["gone"] = found.of("delete", "update_preimage")
-            frames["came"] = found.of("insert", "update_postimage")
+            frames["gone"] = marked(found.of("delete", "update_preimage"))
+            frames["came"] = marked(found.of("insert", "update_postimage"))
+            gone, came = (frames[kind].withColumn(CHANGE, f.lit(kind)) for kind in ("gone", "came"))
+            frames["changed"] = gone.unionByName(came)
         for version, frame in frames.items():
-            marked(frame).createOrReplaceTempView(f"{view}_{version}")
+            frame.createOrReplaceTempView(f"{view}_{version}")
+
+
+def _make_old_views(work: Work, apart: Apart, changes: dict[str, Changes]) -> None:
+    """Of every input as it was."""
+    for one in work.inputs:
+        found = changes.get(one.name)
+        moved = found is not None and found.count
+        frame = one.old_snapshot(work.spark) if moved else one.snapshot(work.spark)
+        marked(frame).createOrReplaceTempView(f"{apart.views[one.name]}_old")
 
 
 def _moved(work: Work, changes: dict[str, Changes]) -> str:
     """Which input has other columns than before, if one has."""
     for one in work.inputs:
-        if one.name in changes and types(one.old_snapshot(work.spark)) != types(one.snapshot(work.spark)):
+        if one.name in changes and not one.same_columns():
             return f"the columns of {one.label} changed"
     return ""
 

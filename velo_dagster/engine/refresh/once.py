@@ -46,7 +46,7 @@ def once(work: Work) -> Write:
         return replace(replace_all(work, rows, work.restart), filled=made_up)
     driving = _driving(work)
     new = _new_rows(work, driving)
-    only = NewRows(**{one.name: getattr(driving, one.name) for one in fields(TableInput)}, rows=new)
+    only = NewRows(**{one.name: getattr(driving, one.name) for one in fields(TableInput) if one.init}, rows=new)
     rows = _joined(work, [only if one is driving else one for one in work.inputs])
     rows, made_up = _counted(work, rows)
     _check_keys(work, rows)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from velo_dagster.engine.fetched import fetched
 from velo_dagster.engine.inputs import TableInput, visible
+from velo_dagster.engine.scale import size_of
 from velo_dagster.plan.project import TablePlan
 from velo_dagster.store.few_rows import FewRows
 from velo_dagster.store.table import Table
@@ -27,7 +29,8 @@ class Work:
 
     `restart` says why nothing that was committed before may be built upon; empty if it may. `once`: rows that were
     committed stay as they are, and only new rows of the driving input are joined. `small`: below so many bytes the
-    table is computed whole, even if it could be computed in parts. `wide`: float aggregates are to take every number
+    table is computed whole, even if it could be computed in parts, and above it its files are not written anew for few
+    rows. `wide`: float aggregates are to take every number
     there is (`engine.floats.in_either_form`).
     """
 
@@ -84,7 +87,12 @@ def columns_moved(work: Work, rows: DataFrame) -> bool:
 
 
 def replace_all(work: Work, frame: DataFrame, reason: str) -> Write:
-    """Replace the table's rows and schema in one commit."""
+    """Replace the table's rows and schema in one commit. Of little that is read, few rows may be made: then without
+    Spark, which takes a second to write them."""
+    little = size_of([one.table for one in work.inputs]).bytes < work.small
+    few = fetched(frame) if little and work.target.takes_whole() else None
+    if few is not None:
+        return Write("full", reason, FewRows(few, whole=True, schema=frame.schema.json(), codec=work.codec))
 
     def run() -> None:
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
