@@ -90,8 +90,24 @@ def test_plan_says_method_and_reason_in_dependency_order(capsys: pytest.CaptureF
     path = write_project(a="CREATE TABLE totals AS SELECT COUNT(*) AS n FROM orders;\n", b=GOOD)
     assert run("plan", path) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert [line.split(",")[0] for line in lines] == ["orders: append", "totals: full"]
+    assert [line.split(",")[0] for line in lines] == ["orders: append", "totals: groups"]
     assert all(", because " in line for line in lines)
+
+
+def test_plan_says_what_a_changed_row_of_each_input_touches(capsys: pytest.CaptureFixture[str]):
+    sql = """CREATE TABLE orders AS SELECT id PRIMARY KEY, user_id FROM file://orders.csv;
+    CREATE TABLE users AS SELECT user_id, city FROM file://users.csv;
+    CREATE TABLE cities AS SELECT u.city, count(*) AS n FROM orders o JOIN users u ON o.user_id = u.user_id
+    GROUP BY u.city;"""
+    assert run("plan", write_project(a=sql)) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  reads")]
+    assert lines == [
+        "  reads  source file://orders.csv: a changed row touches the row with its id",
+        "  reads  source file://users.csv",
+        "  reads  table orders: a changed row touches the parts with the u.city of the rows it joins by "
+        "o.user_id = u.user_id",
+        "  reads  table users: a changed row touches the parts with its u.city",
+    ]
 
 
 def test_plan_of_a_project_with_errors_shows_them_only(capsys: pytest.CaptureFixture[str]):

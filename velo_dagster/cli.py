@@ -98,7 +98,9 @@ def plan(path: Path) -> None:
         if table.refresh.keys:
             show(f"  key    {', '.join(table.refresh.keys)}")
         for one in table.inputs:
-            show(f"  reads  {one.kind} {one.label}{_when_missing(one)}")
+            touches = table.refresh.touches.get(one.name)
+            told = f": a changed row touches {touches}" if touches else ""
+            show(f"  reads  {one.kind} {one.label}{_when_missing(one)}{told}")
         if exempt := exemption(table):
             show(f"  exempt by choice from equalling a full reload: {exempt}")
 

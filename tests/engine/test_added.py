@@ -5,11 +5,13 @@ What a user loses if this fails: sums that drift away from the rows they are of.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.harness import Interpreting, Play
+from tests.kills import killed_at
 from velo_dagster.engine.session import EmbeddedEngine
 
 HEAD = "id,k,n,d,f,day\n"
@@ -26,10 +28,17 @@ ADDED = {
     "days": "SELECT window_start, COUNT(*) AS n FROM r WINDOW TUMBLING(CAST(day AS TIMESTAMP), 1d)",
     "names": "SELECT u.name, SUM(r.n) AS s FROM r LEFT JOIN u ON u.k = r.k GROUP BY u.name",
 }
+ONE_ROW = {
+    "total": "SELECT COUNT(*) AS n, COUNT(n) AS m, SUM(n % 1000) AS s, MIN(day) AS a, MAX(day) AS b, 'x' AS x FROM r",
+    "total_decimals": "SELECT SUM(d) AS s, AVG(d) AS a, MIN(d) AS low, MAX(d) / 2 AS high FROM r WHERE id <> 3",
+    "total_joined": "SELECT COUNT(u.name) AS n, SUM(r.d) FILTER (WHERE r.n > 1) AS s FROM r LEFT JOIN u ON u.k = r.k",
+}
+"""One row over all of the input."""
 NOT_ADDED = {
     "floats": "SELECT k, MIN(f) AS low, SUM(f) AS s FROM r GROUP BY k",
     "kinds": "SELECT k, COUNT(DISTINCT day) AS n FROM r GROUP BY k",
     "several": "SELECT k, COUNT(*) AS n FROM r GROUP BY k HAVING COUNT(*) > 1",
+    "total_floats": "SELECT COUNT(*) AS n, MIN(CAST(f AS DOUBLE)) AS low FROM r",
     "twice": "SELECT r.k, COUNT(*) AS n FROM r JOIN r s ON r.k = s.k GROUP BY r.k",
 }
 SOURCES = """
@@ -47,7 +56,7 @@ def play(tmp_path: Path, engine: EmbeddedEngine) -> Play:
 
 
 def test_new_rows_are_added_and_all_else_is_computed_anew(play: Play):
-    made = [f"CREATE TABLE {name} AS {select};" for name, select in (ADDED | NOT_ADDED).items()]
+    made = [f"CREATE TABLE {name} AS {select};" for name, select in (ADDED | ONE_ROW | NOT_ADDED).items()]
     play.write("t.sql", "\n".join([SOURCES, *made]))
     play.loaded()
     for rows in MORE:
@@ -55,12 +64,13 @@ def test_new_rows_are_added_and_all_else_is_computed_anew(play: Play):
         reports = play.loaded()
         # The second time SUM(n) of group c is no longer a BIGINT; there is none in the tables that are added to.
         assert {name: reports[name].method for name in ADDED} == dict.fromkeys(ADDED, "merge")
+        assert {name: reports[name].method for name in ONE_ROW} == dict.fromkeys(ONE_ROW, "merge")
         assert {name: reports[name].method for name in NOT_ADDED} == dict.fromkeys(NOT_ADDED, "groups")
         _assert_reloads(play)
     play.write("r-1.csv", HEAD + "\n".join(FIRST[1:] + MORE[0]) + "\n")
     play.append("u.csv", "a,Eve\n")
     reports = play.loaded()
-    assert "merge" not in {reports[name].method for name in (*ADDED, *NOT_ADDED)}
+    assert "merge" not in {reports[name].method for name in (*ADDED, *ONE_ROW, *NOT_ADDED)}
     _assert_reloads(play)
 
 
@@ -76,7 +86,59 @@ def test_a_mean_that_ends_between_two_numbers_is_computed_of_all_rows(play: Play
     assert methods == ["merge", "groups"]
 
 
+TOTALS = (
+    "CREATE TABLE t AS SELECT COUNT(*) AS n, SUM(n) AS s, AVG(d) AS a, AVG(n) AS q, MIN(k) AS l, MAX(day) AS h FROM r;"
+)
+NOBODY = "CREATE TABLE nobody AS SELECT COUNT(*) AS n, SUM(n) AS s FROM r WHERE k = 'nobody';"
+DECLARED = """
+CREATE TABLE r (id BIGINT, k STRING, n BIGINT, d DECIMAL(9,2), f DOUBLE, day DATE) AS SELECT * FROM file://r*.csv;
+"""
+
+
+def test_one_row_over_nothing_then_over_rows(play: Play):
+    """Over nothing it is a row of zeros and NULLs, and what comes is added to that."""
+    play.write("t.sql", DECLARED + TOTALS + NOBODY)
+    play.write("r-1.csv", HEAD)
+    play.loaded()
+    assert play.rows("t") == Counter({(None, None, None, 0, None, None): 1})
+    methods = []
+    for rows in (["1,,,,,"], FIRST, ["11,z,,0.10,,"]):
+        play.append("r-1.csv", "\n".join(rows) + "\n")
+        reports = play.loaded()
+        methods += [reports[name].method for name in ("t", "nobody")]
+        _assert_reloads(play, "t", "nobody")
+    assert methods == ["merge"] * 6
+    assert reports["nobody"].rows_changed == 0, "nothing that reads it is told"
+    play.write("r-1.csv", HEAD)
+    play.loaded()
+    assert play.rows("t") == Counter({(None, None, None, 0, None, None): 1})
+
+
+def test_a_total_that_no_number_holds_fails_and_that_of_all_rows_counts(play: Play):
+    play.write("t.sql", DECLARED + "CREATE TABLE t AS SELECT SUM(n) AS s FROM r;")
+    play.write("r-1.csv", HEAD + f"1,a,{2**63 - 1},,,\n")
+    play.loaded()
+    play.append("r-1.csv", "2,a,1,,,\n")
+    assert "OVERFLOW" in str(play.load()["t"].error)
+    assert play.rows("t") == Counter({(2**63 - 1,): 1})
+    play.append("r-1.csv", "3,a,-5,,,\n")
+    assert play.loaded()["t"].method == "merge"
+    assert play.rows("t") == Counter({(2**63 - 5,): 1})
+
+
+@pytest.mark.parametrize("point", ["before-commit", "after-commit"])
+def test_a_kill_adds_no_row_twice(play: Play, point: str):
+    play.write("t.sql", DECLARED + TOTALS)
+    play.loaded()
+    play.append("r-1.csv", "\n".join(MORE[0]) + "\n")
+    play.loaded("r")
+    with killed_at(point):
+        play.load("t")
+    play.loaded()
+    _assert_reloads(play, "t")
+
+
 def _assert_reloads(play: Play, *names: str) -> None:
     fresh = play.reloaded()
-    for name in names or (*ADDED, *NOT_ADDED):
+    for name in names or (*ADDED, *ONE_ROW, *NOT_ADDED):
         assert play.rows(name) == fresh.rows(name), name

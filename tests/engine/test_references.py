@@ -13,7 +13,8 @@ import pytest
 
 from tests.harness import Play
 from velo_dagster.engine.checks import EQUALS_RELOAD, BlockingChecks, Standing, checks_of, run_check
-from velo_dagster.engine.errors import JoinedOnce, NotReady, UnknownColumns
+from velo_dagster.engine.errors import JoinedOnce, NotReady, UnfitDefault, UnknownColumns
+from velo_dagster.engine.exempt import rows_without_reference
 from velo_dagster.engine.load import Loader
 from velo_dagster.engine.report import LoadReport, Outcome
 from velo_dagster.engine.source_load import LoadOptions
@@ -47,6 +48,12 @@ def verdict(play: Play) -> str:
     standing = Standing(project, warehouse, project.table("e"), play.engine)
     check = next(one for one in checks_of(standing.plan) if one.name == EQUALS_RELOAD)
     return run_check(check, standing).message
+
+
+def waiting(play: Play) -> int | None:
+    """Rows that were joined without a reference, and wait for it."""
+    warehouse = Warehouse(str(play.folder / play.warehouse))
+    return rows_without_reference(warehouse, play.project().table("e"), told(play, "e"))
 
 
 def rows(*given: tuple[Any, ...]) -> Counter[tuple]:
@@ -149,21 +156,23 @@ def test_a_skipped_reference_is_empty_and_heals_by_itself(play: Play, select: st
     start(play, at, properties.get(how, "'compression' = 'zstd'"))
     reports = play.load()
     assert reports["users"].outcome is Outcome.BLOCKED and reports["e"].well
-    assert any("users not ready: taken as empty" in note for note in reports["e"].notes)
+    assert any("users not ready: taken as empty for 3 rows of orders" in note for note in reports["e"].notes)
     expected = (
         rows() if select == INNER else rows(("10.5", None, 1, None), ("3.25", None, 2, None), ("1", None, 3, None))
     )
     assert play.rows("e") == expected
-    assert told(play, "e").missing == {"users": "skip"}
+    assert told(play, "e").missing == {"users": "skip"} and waiting(play) == 3
     assert "as a full reload gives them" in verdict(play)
     assert play.load("e")["e"].outcome is Outcome.UNCHANGED
     play.write("orders-2.csv", "id,user_id,amount\n4,1,2.5\n")
     play.load()
+    assert waiting(play) == 4
     play.write("users.csv", "user_id,tier,credit\n1,gold,100.5\n2,tin,7\n")
     reports = play.loaded()
     assert "users was missing before" in reports["e"].reason or reports["e"].method == "full"
     assert play.rows("e") == play.duckdb(FILES + select)
     assert not told(play, "e").missing and "as a full reload gives them" in verdict(play)
+    assert waiting(play) == 0
 
 
 SKIPPED = {
@@ -280,6 +289,35 @@ def test_rows_are_filled_with_defaults(play: Play):
     play.loaded()
     assert play.rows("e") == filled + rows(("2.5", "100.555", 4, "gold"))
     assert told(play, "e").filled == 3
+
+
+def test_a_default_that_a_column_cannot_hold_is_refused(play: Play):
+    """Else numbers would become texts, or a value would be rounded, and nobody is told."""
+    defaults = """'missing.reference.defaults' = '{"tier": "none", "credit": "none"}'"""
+    start(play, INNER, f"'missing.reference' = 'default', {defaults}")
+    play.load()
+    filled = play.rows("e")
+    assert sum(filled.values()) == 3
+    play.write("users.csv", "user_id,tier,credit\n1,gold,100.5\n2,tin,7\n")
+    play.write("orders-2.csv", "id,user_id,amount\n4,1,2.5\n")
+    error = play.load()["e"].error
+    assert isinstance(error, UnfitDefault) and play.rows("e") == filled
+    assert "The default of 'credit' is 'none', which is no DECIMAL(18,1)." in str(error)
+    text = (play.folder / "t.sql").read_text()
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if "defaults" in one)
+    column = text.splitlines()[line - 1].index("'{") + 1
+    assert str(error).startswith(f"{play.folder / 't.sql'}:{line}:{column}: ")
+
+
+def test_a_default_is_compared_with_the_columns_of_a_table_that_is_not_ready(play: Play):
+    defaults = """'missing.reference.defaults' = '{"credit": 1.234}'"""
+    start(play, INNER, f"'missing.reference' = 'default', {defaults}")
+    check = "-- check known_tier (ERROR, blocking): SELECT * FROM users WHERE tier IS NULL\n"
+    play.write("t.sql", (play.folder / "t.sql").read_text().replace("CREATE TABLE users", f"{check}CREATE TABLE users"))
+    play.write("users.csv", "user_id,tier,credit\n1,,100.5\n2,tin,7\n")
+    error = checked(play)["e"].error
+    assert isinstance(error, UnfitDefault)
+    assert "The default of 'credit' is 1.234, which is no DECIMAL(18,1)." in str(error)
 
 
 def test_one_of_two_references_is_filled(play: Play):

@@ -56,6 +56,16 @@ def test_tables_increments_and_sources_are_assets(project: Path):
     assert orders.description.startswith("All orders.\n\n```sql\nCREATE TABLE orders AS")
     assert orders.metadata["dagster/uri"].endswith("/.velo/warehouse/orders")
     assert orders.metadata["dagster/code_references"].code_references[0].line_number == 4
+    assert found["enriched"].metadata["velo/refresh"] == (
+        "groups, because a join reads several inputs; its parts are told apart by the row of o; "
+        "a load computes anew the parts that changed: O(groups touched)"
+    )
+    assert found["enriched"].metadata["velo/touches"] == [
+        "orders: a changed row touches the rows made of it",
+        "users: a changed row touches the rows of o it joins by o.user_id = u.user_id",
+        "file://data/users.csv: a changed row touches the rows of o it joins by o.id = e.user_id",
+    ]
+    assert "velo/touches" not in found["quiet"].metadata, "new rows are appended to it"
     assert {dep.asset_key for dep in found["enriched"].deps} == {
         AssetKey("orders"),
         AssetKey("users"),

@@ -127,7 +127,8 @@ def test_what_is_exempt_by_choice_is_said_by_plan_and_by_the_asset(tmp_path: Pat
     planned(tmp_path, closing="'users.missing.reference' = 'null'")
     assert cli.main(["plan", str(tmp_path)], standalone_mode=False) is None
     out = capsys.readouterr().out
-    assert "  reads  table users (while it is not ready: null)\n" in out
+    joined = "a changed row touches the rows of o it joins by o.user_id = u.user_id"
+    assert f"  reads  table users (while it is not ready: null): {joined}\n" in out
     assert (
         "  exempt by choice from equalling a full reload: missing.reference: rows that were loaded without users" in out
     )

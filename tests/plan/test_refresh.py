@@ -15,6 +15,7 @@ CASES = answered("plan/refresh.sql")
 
 def test_there_are_many_cases():
     assert len(CASES) >= 150
+    assert sum("\n" in answer for _, answer in CASES) >= 40
 
 
 @pytest.mark.parametrize(("select", "answer"), CASES)
@@ -23,11 +24,14 @@ def test_refresh(select: str, answer: str):
     assert not problems
     assert isinstance(statements[0], CreateTableAs)
     refresh = plan_refresh(statements[0])
-    method, keys, reason = [*answer.split(" ", 2), "", ""][:3]
+    expected, *touches = answer.splitlines()
+    method, keys, reason = [*expected.split(" ", 2), "", ""][:3]
     assert refresh.method == method
     assert refresh.keys == tuple(key for key in keys.split(",") if key not in ("", "-"))
     assert refresh.reason.startswith(reason)
     assert refresh.cost
+    if method == "groups":
+        assert [f"{name}: {words}" for name, words in refresh.touches.items()] == touches
 
 
 @pytest.mark.parametrize(

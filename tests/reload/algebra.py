@@ -13,8 +13,9 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import MappingSchema
 
 from tests.reload.grammar import TABLES
-from velo_dagster.plan.blocks import ROW_MARK, why_whole
+from velo_dagster.plan.blocks import ROW_MARK
 from velo_dagster.plan.deltas import Deltas, Parts
+from velo_dagster.plan.whole import why_whole
 from velo_dagster.sql.dialect import Velo
 
 DUCKDB = {"int": "INTEGER", "text": "TEXT"}

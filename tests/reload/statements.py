@@ -22,6 +22,7 @@ INPUTS: dict[str, Columns] = {
 }
 """Each has rows of its own files. `id` is the key where a history wants one."""
 FILES = "WITH ('file.deleted' = 'remove', 'null.value' = '~')"
+ADDED = ("COUNT(", "SUM(", "MIN(", "MAX(", "AVG(")
 SIZE, ADVANCE, GAP = "1h", "30m", "20m"
 STARTS = "(VALUES (0), (1)) AS o(n)"
 BUCKET = "time_bucket(INTERVAL '{}', {})"
@@ -67,7 +68,7 @@ class Statements(Grammar):
     rich = True
 
     def made(self, name: str, unknown: frozenset[str] = frozenset()) -> Statement:
-        forms = {"query": 7, "timed": 2 if "time" in self.kinds else 0, "keyed": 1}
+        forms = {"query": 7, "timed": 2 if "time" in self.kinds else 0, "keyed": 1, "total": 1}
         form = self.random.choices(list(forms), list(forms.values()))[0]
         sql, duckdb, columns = getattr(self, f"_{form}_table")()
         if any(table.name in unknown for table in sqlglot.parse_one(duckdb, dialect="duckdb").find_all(exp.Table)):
@@ -80,6 +81,24 @@ class Statements(Grammar):
         query, columns = self.query(2)
         text = self.with_common(query)
         return text, for_duckdb(text), columns
+
+    def _total_table(self) -> tuple[str, str, Columns]:
+        """One row over everything."""
+        from_ = self._from(self.random.choice([0, 0, 1]))
+        found = self.aggregate if self.random.random() < 0.2 else self._added
+        totals = [found(from_.columns) for _ in range(self.random.randint(1, 4))]
+        query, columns = self.select("SELECT", totals, from_, self._where(from_.columns, 0))
+        text = self.with_common(query)
+        return text, for_duckdb(text), columns
+
+    def _added(self, columns: Columns) -> Item:
+        """An aggregate that new rows can be added to."""
+        while True:
+            before = set(self.left_out)
+            call, kind = self.aggregate(columns)
+            if call.startswith(ADDED) and "DISTINCT" not in call:
+                return call, kind
+            self.left_out = before
 
     # -- keys -------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from velo_dagster.errors import Span, Terminal, Transient, VeloError
+from velo_dagster.plan.defaults import ADVICE
 
 
 class WouldLose(Terminal, VeloError):
@@ -47,6 +48,19 @@ class UnknownColumns(Terminal, VeloError):
                 f"Declare them: CREATE TABLE {needs} (column type, …) AS SELECT …",
                 f"Or wait for it: 'missing.reference' = 'wait' for '{needs}'.",
             ],
+        )
+
+
+class UnfitDefault(Terminal, VeloError):
+    """A value that is given for a column of a missing reference, and that the column can't hold."""
+
+    code = "L413"
+
+    def __init__(self, table: str, needs: str, why: str, where: Span) -> None:
+        super().__init__(
+            f"Table '{table}' can't be loaded with defaults for '{needs}'. {why} Nothing was changed.",
+            where=where,
+            steps=[ADVICE],
         )
 
 

@@ -9,10 +9,13 @@ from velo_dagster.engine.errors import StatementFailed, UnknownColumns
 from velo_dagster.engine.inputs import TableInput, first_line
 from velo_dagster.engine.missing import MissingInput
 from velo_dagster.engine.report import count
+from velo_dagster.engine.source_load import table_positions
 from velo_dagster.plan.project import TablePlan
 from velo_dagster.plan.references import driving_of
 from velo_dagster.sql.problems import StatementError
+from velo_dagster.store.reader import open_table
 from velo_dagster.store.record import Record
+from velo_dagster.store.table import Warehouse
 
 
 def joins_once(plan: TablePlan, record: Record | None) -> bool:
@@ -26,12 +29,26 @@ def followed_inputs(plan: TablePlan, record: Record | None) -> frozenset[str]:
     return frozenset(one.name for one in plan.inputs) if driving is None else frozenset([driving.name])
 
 
-def exemptions(plan: TablePlan, record: Record) -> list[str]:
+def rows_without_reference(warehouse: Warehouse, plan: TablePlan, record: Record) -> int | None:
+    """How many rows of the driving input the table was computed of while a reference was taken as empty: an inner join
+    leaves them out, a left join gives them NULLs, until it is there. None if no single input drives it."""
+    if "skip" not in record.missing.values():
+        return 0
+    driving = driving_of(plan)
+    if driving is None:
+        return None
+    read = table_positions(record)[driving.name]
+    return open_table(warehouse.table(read["table"]).path, read["version"]).count()
+
+
+def exemptions(warehouse: Warehouse, plan: TablePlan, record: Record) -> list[str]:
     """What a load did that its reader must know: references it did without, and rows that stay as they are."""
     told = []
     skipped = [name for name, how in record.missing.items() if how == "skip"]
     if skipped:
-        told.append(f"{', '.join(skipped)} not ready: taken as empty; the table follows once it is loaded")
+        rows, driving = rows_without_reference(warehouse, plan, record), driving_of(plan)
+        of = f" for {count(rows, 'row')} of {driving.label}" if rows is not None and driving is not None else ""
+        told.append(f"{', '.join(skipped)} not ready: taken as empty{of}; the table follows once it is loaded")
     if record.filled:
         told.append(f"{count(record.filled, 'row')} filled in for missing references; they stay so (exempt by choice)")
     if plan.refresh.method == "once":

@@ -36,7 +36,7 @@ from velo_dagster.engine.landings import (
     table_fingerprint,
 )
 from velo_dagster.engine.maintenance import maintain
-from velo_dagster.engine.missing import MissingInput, filled, missing_input
+from velo_dagster.engine.missing import MissingInput, check_defaults, filled, missing_input
 from velo_dagster.engine.progress import Progress
 from velo_dagster.engine.references import Look, References
 from velo_dagster.engine.refresh.append import append
@@ -250,6 +250,8 @@ class TableLoad:
         followed = followed_inputs(self.plan, record)
         if not restart and all(one.unchanged for one in present if one.name in followed):
             return LoadReport(self.plan.name, Outcome.UNCHANGED)
+        stay = record is not None and record.filled > 0 and not restart
+        check_defaults(self.plan, present, self.session, were_filled=stay)
         number = load if record is None else record.load + 1
         return in_either_form(lambda wide: self._refresh(target, number, record, present, restart, wide=wide))
 
@@ -309,7 +311,7 @@ class TableLoad:
             work.release()
         outcome = Outcome.BULK if record is None else Outcome.INCREMENT
         report = _report(self.plan, outcome, made, max(self.rows_read, write.rows_read))
-        for note in exemptions(self.plan, made):
+        for note in exemptions(self.loader.warehouse, self.plan, made):
             self._note(note)
         return replace(report, rejected=self.rejected)
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.engine.columns import type_text
-from velo_dagster.engine.errors import UnknownColumns
+from velo_dagster.engine.errors import UnfitDefault, UnknownColumns
 from velo_dagster.engine.inputs import TableInput, visible
 from velo_dagster.engine.session import Session
 from velo_dagster.plan.columns import derive_columns
+from velo_dagster.plan.defaults import defaults_place, unfit
 from velo_dagster.plan.project import PlannedInput, Project, TablePlan
-from velo_dagster.plan.references import Missing
+from velo_dagster.plan.references import Missing, declared_types, missing_of
 from velo_dagster.sql.joins import named_columns
 from velo_dagster.store.table import Table, Warehouse
 
@@ -93,6 +94,24 @@ def missing_input(
     return MissingInput.at_nothing(planned, table, since, missing, columns)
 
 
+def check_defaults(plan: TablePlan, inputs: Iterable[TableInput], session: Session, *, were_filled: bool) -> None:
+    """Defaults are values of the columns that they stand for. `were_filled`: rows of earlier loads have some, too, so
+    those of references that are there by now must be of their types as well: else a column would change its type."""
+    read = {one.name: one for one in inputs}
+    for planned in plan.inputs:
+        missing, one = missing_of(planned), read[planned.name]
+        if not missing.fills or not missing.defaults:
+            continue
+        if isinstance(one, MissingInput):
+            types = one.columns
+        elif were_filled:
+            types = {field.name: type_text(field.dataType) for field in visible(one.snapshot(session.spark)).schema}
+        else:
+            continue
+        for why in unfit(missing.defaults, types):
+            raise UnfitDefault(plan.name, planned.label, why, defaults_place(plan.statement, planned))
+
+
 def _held(table: Table, session: Session) -> dict[str, str | None] | None:
     """The columns of a table that is there, if only not ready. Otherwise no Spark is needed to tell."""
     if table.opened() is None:
@@ -103,10 +122,8 @@ def _held(table: Table, session: Session) -> dict[str, str | None] | None:
 def _told(project: Project, table: Table, plan: TablePlan, planned: PlannedInput) -> dict[str, str | None] | None:
     """The columns that statements name: its own, or else the one that reads it."""
     made = [one for one in project.tables if one.name.casefold() == table.name.casefold()]
-    declared = {column.name.casefold(): column.type for one in made for column in one.statement.columns}
+    types = {name: type_ for one in made for name, type_ in declared_types(one.statement).items()}
     names = derive_columns([one.statement for one in project.tables]).get(table.name.casefold())
     if names is None:
         names = named_columns(plan.statement.query, planned.name)
-    # DECIMAL alone says too little.
-    types = {name: type_ for name, type_ in declared.items() if type_.upper() != "DECIMAL"}
     return None if names is None else {name: types.get(name.casefold()) for name in names}

@@ -75,7 +75,7 @@ def compare_with_reload(loader: Loader, plan: TablePlan, session: Session, sampl
     if not record.ready:
         raise CannotTell("its first load is not complete")
     if joins_once(plan, record):
-        raise CannotTell(f"exempt by choice ({'; '.join(exemptions(plan, record))})")
+        raise CannotTell(f"exempt by choice ({'; '.join(exemptions(loader.warehouse, plan, record))})")
     with _scratch(loader.warehouse) as scratch:
         try:
             _reload(loader, plan, record, session, scratch)

@@ -16,6 +16,7 @@ from dagster import (
     TableSchema,
 )
 
+from velo_dagster.engine.exempt import rows_without_reference
 from velo_dagster.engine.landings import landings
 from velo_dagster.engine.report import LoadReport
 from velo_dagster.orchestration.specs import ProjectSpecs, TableSpecs
@@ -49,6 +50,7 @@ def table_metadata(
         context.log.warning(f"Metadata: the load can't be told: {error}")
     if record is not None:
         collect("the load", lambda: load_metadata(record))
+        collect("rows that wait for references", lambda: _waiting(specs, table, record))
     if report is not None:
         collect("the report", lambda: report_metadata(report))
     return found
@@ -108,10 +110,14 @@ def _exempt(record: Record) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if record.missing:
         told["velo/missing_references"] = MetadataValue.json(dict(record.missing))
-        told["velo/references_skipped"] = len(record.missing)
     if record.filled:
         told["velo/rows_filled"] = record.filled
     return told
+
+
+def _waiting(specs: ProjectSpecs, table: TableSpecs, record: Record) -> dict[str, Any]:
+    rows = rows_without_reference(specs.warehouse, table.plan, record)
+    return {"velo/rows_without_reference": rows} if rows else {}
 
 
 def _positions(record: Record) -> MetadataValue:

@@ -94,12 +94,19 @@ def _table(table: VeloTable) -> AssetSpec:
 
 
 def _definition_metadata(table: VeloTable) -> Mapping[str, Any]:
+    refresh = table.plan.refresh
+    touches = [
+        f"{one.label}: a changed row touches {refresh.touches[one.name]}"
+        for one in table.plan.inputs
+        if one.name in refresh.touches
+    ]
     return {
         "dagster/table_name": table.plan.name,
         "dagster/storage_kind": "delta",
         "dagster/uri": table.uri,
         "dagster/code_references": _code_reference(table.plan.statement.span),
-        "velo/refresh": f"{table.plan.refresh.method}, because {table.plan.refresh.reason}",
+        "velo/refresh": f"{refresh.method}, because {refresh.reason}; {refresh.cost}",
+        **({"velo/touches": touches} if touches else {}),
         **({"velo/exempt": exempt} if (exempt := exemption(table.plan)) else {}),
     }
 

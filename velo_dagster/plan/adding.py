@@ -17,14 +17,19 @@ from velo_dagster.plan.blocks import (
     has_sessions,
     has_windows,
     is_aggregate,
+    is_one_row,
     own,
     relations,
     unwrapped,
 )
+from velo_dagster.plan.prepared import prepared
 from velo_dagster.plan.written import sql
 from velo_dagster.sql.floats import FINISH
+from velo_dagster.sql.marks import VeloPath
 
 STATE = "_velo_a"
+ONE = "_velo_one"
+"""The key of one row over everything: the same for all, so that nothing the row holds tells it apart."""
 MOST = 64
 """So many hidden columns are worth having."""
 _RULES = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "avg": "mean", "mean": "mean"}
@@ -126,14 +131,16 @@ def adding(query: exp.Expr, keys: Sequence[str], *, hide: bool) -> Adding | None
     `keys`: the columns by which its groups are told apart. `hide`: its columns are stored in another form.
     """
     select = unwrapped(query)
-    if not isinstance(select, exp.Select) or not keys or not select.args.get("group"):
+    if not isinstance(select, exp.Select) or not keys or not (select.args.get("group") or is_one_row(select)):
         return None
     if any(select.args.get(one) for one in ("having", "distinct", "qualify")):
         return None
     if has_windows(select) or has_sessions(select) or generates(select):
         return None
     shown = [item for item in select.expressions if item.alias_or_name not in keys or not _is_hidden(item)]
-    finder = _Finder(select, dict(zip(keys, group_keys(select), strict=True)), hide)
+    # The key of one row over everything is none of its expressions.
+    by = {} if is_one_row(select) else dict(zip(keys, group_keys(select), strict=True))
+    finder = _Finder(select, by, hide)
     try:
         items = tuple((item.alias_or_name, finder.item(item)) for item in shown)
     except _No:
@@ -142,6 +149,20 @@ def adding(query: exp.Expr, keys: Sequence[str], *, hide: bool) -> Adding | None
         return None
     select.set("expressions", [*select.expressions, *finder.hidden])
     return Adding(tuple(finder.states.values()), items)
+
+
+def adds_up(query: exp.Expr) -> bool:
+    """Whether the query is one row over everything, to which new rows of some input can be added."""
+    whole = prepared(query)
+    for table in whole.find_all(exp.Table):
+        # In a statement as it is written, all sources have the same name.
+        if "input" in table.meta:
+            table.set("this", exp.to_identifier(table.meta["input"]))
+    select = unwrapped(whole)
+    if not isinstance(select, exp.Select) or whole.find(VeloPath) is not None:
+        return False
+    read = [one.name for one in relations(select) if isinstance(one, exp.Table)]
+    return adding(whole, (ONE,), hide=False) is not None and any(only_adds(whole, one) for one in read)
 
 
 def only_adds(query: exp.Expr, view: str) -> bool:

@@ -28,7 +28,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from velo_dagster.plan.adding import Adding, adding, only_adds
+from velo_dagster.plan.adding import ONE, Adding, adding, only_adds
 from velo_dagster.plan.blocks import (
     ROW_MARK,
     aggregates,
@@ -39,6 +39,7 @@ from velo_dagster.plan.blocks import (
     has_windows,
     is_aggregate,
     is_global,
+    is_one_row,
     own,
     partition,
     relations,
@@ -96,7 +97,7 @@ class Deltas:
     def parts(self, tree: exp.Expr) -> Parts:
         """`tree` is qualified, and `why_whole` has nothing against it."""
         root = prepared(tree)
-        keys = self._expose(root)
+        keys = self._expose(root) if not is_one_row(root) else self._one_key(root)
         adds = adding(root, keys, hide=self.hide)
         touched = self._touched(root, keys)
         listed = ", ".join(quote(key) for key in keys)
@@ -145,6 +146,12 @@ class Deltas:
         if aggregates(block):
             return tuple(self._shown(block, one) for one in group_keys(block))
         return tuple(self._shown(block, one) for relation in driving(block) for one in self._row_of(relation))
+
+    def _one_key(self, query: exp.Expr) -> tuple[str, ...]:
+        """A literal, so that there is a row even where there is nothing to read."""
+        block = unwrapped(query)
+        block.append("expressions", exp.alias_(exp.Literal.number(1), ONE, quoted=True))
+        return (ONE,)
 
     def _row_of(self, relation: exp.Expr) -> list[exp.Expr]:
         alias = relation.alias_or_name

@@ -81,6 +81,6 @@ def _distinct_alone(select: exp.Select) -> exp.Select:
         expressions=[exp.alias_(exp.column(name, "d", quoted=True), name, quoted=True) for name in column_names(select)]
     )
     outer.set("distinct", exp.Distinct())
-    return outer.from_(
-        exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("d", quoted=True))), copy=False
-    )
+    read = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("d", quoted=True)))
+    read.meta["split"] = True
+    return outer.from_(read, copy=False)

@@ -21,6 +21,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from velo_dagster.errors import Span
+from velo_dagster.plan.defaults import ADVICE, defaults_place, unfit
 from velo_dagster.plan.inputs import REFERENCE_KEYS, PlannedInput, names_reference
 from velo_dagster.plan.refresh import Refresh
 from velo_dagster.sql.joins import driving_input, why_not_filled, why_not_once
@@ -32,6 +33,7 @@ from velo_dagster.sql.variables import MissingVariable
 if TYPE_CHECKING:
     from velo_dagster.plan.project import TablePlan
 
+Types = Mapping[str, Mapping[str, str | None]]
 How = Literal["wait", "fail", "skip", "null", "default"]
 HOW, DEFAULTS = REFERENCE_KEYS
 
@@ -106,8 +108,13 @@ def exemption(plan: TablePlan) -> str:
     return f"missing.reference: rows that were loaded without {named} stay as they were filled"
 
 
-def reference_problems(plan: TablePlan, several_streams: bool) -> Iterator[Problem]:
-    """What is asked of references has a meaning for this statement."""
+def declared_types(statement: CreateTableAs) -> dict[str, str | None]:
+    """The types that a statement declares, by column in lower case; DECIMAL alone says too little."""
+    return {one.name.casefold(): one.type for one in statement.columns if one.type.upper() != "DECIMAL"}
+
+
+def reference_problems(plan: TablePlan, several_streams: bool, types: Types) -> Iterator[Problem]:
+    """What is asked of references has a meaning for this statement. `types`: by table, those that it declares."""
     statement = plan.statement
     try:
         asked = {one.name: missing_of(one) for one in plan.inputs}
@@ -125,7 +132,7 @@ def reference_problems(plan: TablePlan, several_streams: bool) -> Iterator[Probl
     fills = [one for one in plan.inputs if asked[one.name].fills]
     skips = [one for one in plan.inputs if asked[one.name].how == "skip"]
     for one in fills:
-        yield from _filling(plan, one, asked[one.name])
+        yield from _filling(plan, one, asked[one.name], types.get((one.table or "").casefold(), {}))
     loads = plan.refresh.method == "once"
     if not fills and not loads:
         return
@@ -146,7 +153,9 @@ def _no_healing(what: str, label: str, where: Span) -> Problem:
     return error("E139", message, where, f"Let '{label}' be 'wait', 'null' or 'default'.")
 
 
-def _filling(plan: TablePlan, planned: PlannedInput, asked: Missing) -> Iterator[Problem]:
+def _filling(
+    plan: TablePlan, planned: PlannedInput, asked: Missing, types: Mapping[str, str | None]
+) -> Iterator[Problem]:
     why = why_not_filled(plan.statement.query, planned.name)
     if why is not None:
         message = f"'{planned.label}' can't be filled ('{HOW}' = '{asked.how}'): {why}."
@@ -158,3 +167,6 @@ def _filling(plan: TablePlan, planned: PlannedInput, asked: Missing) -> Iterator
         if not isinstance(value, str | int | Decimal | bool | None):
             message = f"The default of '{name}' is no text, number, true, false or null."
             yield error("E139", message, planned.span, "Leave it out: it is NULL then.")
+            return
+    for message in unfit(asked.defaults or {}, types):
+        yield error("E139", message, defaults_place(plan.statement, planned), ADVICE)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from velo_dagster.plan.blocks import aggregates, driving, group_keys, has_windows, partition, unwrapped, why_whole
-from velo_dagster.sql.marks import Deep, Each, Index, Name, VeloPath
+from velo_dagster.plan.blocks import (
+    aggregates,
+    driving,
+    group_keys,
+    has_windows,
+    is_one_row,
+    partition,
+    unwrapped,
+)
+from velo_dagster.plan.touched import touched_by
+from velo_dagster.plan.whole import why_whole
+from velo_dagster.plan.words import listed, shown_key
 from velo_dagster.sql.relations import relation_alias
 from velo_dagster.sql.rows import outside_word, why_not_by_row
 from velo_dagster.sql.statements import CreateTableAs
@@ -20,12 +30,14 @@ Method = Literal["append", "merge", "groups", "once", "full"]
 
 @dataclass(frozen=True)
 class Refresh:
-    """The refresh method and why it is this one, in words that end a sentence."""
+    """The refresh method and why it is this one, in words that end a sentence. `touches`: by input, which rows or parts
+    of the table a changed row of it touches, where a load looks for them."""
 
     method: Method
     reason: str
     keys: tuple[str, ...]
     cost: str
+    touches: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_refresh(statement: CreateTableAs) -> Refresh:
@@ -37,10 +49,10 @@ def plan_refresh(statement: CreateTableAs) -> Refresh:
         return _over_tables(statement, forbidden)
     if statement.keys:
         tells = "tells" if len(statement.keys) == 1 else "tell"
-        reason = f"each row comes from one input row, and {_listed(statement.keys)} {tells} which row it replaces"
-        return Refresh(
-            "merge", reason, statement.keys, "a load reads what is new, and the table's files that hold its keys"
-        )
+        reason = f"each row comes from one input row, and {listed(statement.keys)} {tells} which row it replaces"
+        cost = "a load reads what is new, and the table's files that hold its keys"
+        touches = {one.name: f"the row with its {listed(statement.keys)}" for one in statement.inputs}
+        return Refresh("merge", reason, statement.keys, cost, touches)
     return Refresh("append", "each row comes from one input row", (), "a load reads what is new")
 
 
@@ -51,7 +63,10 @@ def _over_tables(statement: CreateTableAs, by_row: str) -> Refresh:
         return Refresh("full", whole, statement.keys, "every load reads all of the inputs: O(table)")
     cost = "a load computes anew the parts that changed: O(groups touched)"
     reason = f"{by_row}; its parts are told apart by {_parts(statement.query.tree)}"
-    return Refresh("groups", reason, statement.keys, cost)
+    if is_one_row(statement.query.tree):
+        cost = "a load reads what is new: O(change); where rows changed or went, all of the inputs: O(table)"
+        reason = f"{by_row}; it is one row, to which new rows are added"
+    return Refresh("groups", reason, statement.keys, cost, touched_by(statement.query.tree))
 
 
 def _why_whole(statement: CreateTableAs) -> str | None:
@@ -82,38 +97,16 @@ def _parts(query: exp.Expr) -> str:
     if not isinstance(block, exp.Select) or block.args.get("distinct"):
         return "all columns"
     if has_windows(block):
-        return _listed([_shown(block, key) for key in partition(block)])
+        return listed([shown_key(block, key) for key in partition(block)])
     if aggregates(block) or "time_window" in block.meta:
         window = block.meta.get("time_window")
         timed = ["the window"] if window is not None and window.kind != "SESSION" else []
         session = [window.arguments[-1]] if window is not None and window.kind == "SESSION" else []
-        keys = [_shown(block, key) for key in group_keys(block)]
-        return _listed([*keys, *timed] if keys or timed else session)
+        keys = [shown_key(block, key) for key in group_keys(block)]
+        return listed([*keys, *timed] if keys or timed else session)
     rows = [
         _parts(one) if isinstance(one, exp.Subquery) else f"the row of {relation_alias(one) or one.name}"
         for one in driving(block)
         if isinstance(one, exp.Table | exp.Subquery)
     ]
-    return _listed(rows)
-
-
-def _shown(block: exp.Select, key: exp.Expr) -> str:
-    """The key as it is written; a number means an item."""
-    item = block.expressions[int(key.name) - 1].unalias() if isinstance(key, exp.Literal) and key.is_int else key
-    return item.transform(lambda node: exp.var(_path(node)) if isinstance(node, VeloPath) else node).sql("spark")
-
-
-def _path(path: VeloPath) -> str:
-    """The path as it is written; `this` is a star where it starts from the row."""
-    words = {Each: ".*", Deep: ".**"}
-    steps = "".join(
-        f".{step.name}" if isinstance(step, Name) else f"[{step.at}]" if isinstance(step, Index) else words[type(step)]
-        for step in path.steps
-    )
-    return f"{'' if isinstance(path.this, exp.Star) else path.this.sql('spark')}{steps}".lstrip(".")
-
-
-def _listed(names: Sequence[str]) -> str:
-    if not names:
-        return "nothing"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return listed(rows)

@@ -21,7 +21,7 @@ from velo_dagster.plan.inputs import (
     prefixes,
 )
 from velo_dagster.plan.property_places import find_property, written_properties
-from velo_dagster.plan.references import reference_problems
+from velo_dagster.plan.references import declared_types, reference_problems
 from velo_dagster.sql import uris
 from velo_dagster.sql.problems import Problem, error, nearest, warning
 from velo_dagster.sql.properties import SOURCES, BadProperty, property_kind, resolve
@@ -225,7 +225,9 @@ def join_of_streams(plan: TablePlan, plans: Mapping[str, TablePlan]) -> Iterator
 
 def references(plan: TablePlan, plans: Mapping[str, TablePlan]) -> Iterator[Problem]:
     """What a statement says about tables that may be missing, and about when rows are joined, can be done."""
-    yield from reference_problems(plan, sum(_is_stream(one, plans) for one in plan.inputs) > 1)
+    names = {(one.table or "").casefold() for one in plan.inputs} & plans.keys()
+    declared = {name: declared_types(plans[name].statement) for name in names}
+    yield from reference_problems(plan, sum(_is_stream(one, plans) for one in plan.inputs) > 1, declared)
 
 
 def checks_read_tables(plan: TablePlan, names: Sequence[str]) -> Iterator[Problem]:

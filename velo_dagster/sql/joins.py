@@ -77,6 +77,8 @@ def _why_not_relations(select: exp.Select) -> str | None:
     for join in select.args.get("joins") or ():
         if join.side in ("RIGHT", "FULL"):
             return f"a {join.side} join also keeps rows that nothing of the driving input matches"
+        if "within" in join.meta:
+            return "WITHIN joins rows of either side with those of the other that come later"
     return None
 
 

@@ -21,8 +21,9 @@ from velo_dagster.engine.columns import orderable
 from velo_dagster.engine.inputs import visible
 from velo_dagster.engine.refresh.full import Selected, selected
 from velo_dagster.engine.refresh.work import Work
-from velo_dagster.plan.blocks import ONE_PART, ROW_MARK, why_whole
+from velo_dagster.plan.blocks import ROW_MARK
 from velo_dagster.plan.deltas import Deltas, Parts
+from velo_dagster.plan.whole import ONE_PART, why_whole
 from velo_dagster.sources.contract import ID
 from velo_dagster.sql.dialect import Velo
 from velo_dagster.sql.names import quote
