@@ -21,7 +21,7 @@ from tests.harness import Play
 from velo_dagster.engine.floats import exact_calls, in_either_form
 from velo_dagster.sql.parse import parse_select
 from velo_dagster.sql.spark import Edits, spark_select
-from velo_dagster.store import few_rows
+from velo_dagster.store.table import Table
 
 ONE = ("sum", "avg", "stddev", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis", "try_sum", "try_avg")
 TWO = (
@@ -246,10 +246,13 @@ def test_no_row_is_passed_over_for_how_a_file_sums_itself_up(play: Play):
     assert play.rows("counted") == {(1000,): 1}
 
 
-@pytest.mark.parametrize("most", [few_rows.MOST_BYTES, 0], ids=["few rows", "by a MERGE"])
-def test_a_key_that_changes_the_sign_of_its_zero(play: Play, monkeypatch: pytest.MonkeyPatch, most: int):
+@pytest.mark.parametrize("way", ["few rows", "by places", "by a MERGE"])
+def test_a_key_that_changes_the_sign_of_its_zero(play: Play, monkeypatch: pytest.MonkeyPatch, way: str):
     """-0.0 and 0.0 are one key; the row that came last tells which of them is shown."""
-    monkeypatch.setattr(few_rows, "MOST_BYTES", most)
+    if way == "by places":
+        play.small = 0
+    if way == "by a MERGE":
+        monkeypatch.setattr(Table, "takes_few_rows", lambda _: False)
     play.write(
         "t.sql", "CREATE TABLE t AS SELECT x PRIMARY KEY, v FROM file://t.csv WITH ('number.format' = 'double');"
     )
