@@ -17,8 +17,11 @@ from velo_dagster.sources.files_position import Files, Range
 # What a task reads: enough to be worth starting it, and to write files of a good size, yet no more than is lost easily.
 LEAST_BYTES = 32 * 1024 * 1024
 MOST_BYTES = 128 * 1024 * 1024
+# Less than that is not worth another task, even if a core has nothing to do.
+WORTH_BYTES = 4 * 1024 * 1024
+CORES = os.cpu_count() or 2
 # Several tasks per core, all of one size, so that no core waits long for the last one.
-TASKS = 2 * (os.cpu_count() or 2)
+TASKS = 2 * CORES
 # Opening a file costs about as much as reading this many bytes.
 _FILE_COST = 256 * 1024
 
@@ -55,6 +58,8 @@ def _end(item: Range, until: Files) -> int:
 
 def task_bytes(total: int) -> int:
     """How many bytes one task should read where all of them together read so many."""
+    if total < CORES * LEAST_BYTES:
+        return max(-(-total // CORES), WORTH_BYTES)
     return min(max(-(-total // TASKS), LEAST_BYTES), MOST_BYTES)
 
 
