@@ -12,6 +12,8 @@ import pytest
 
 from tests.harness import Interpreting, Play
 from velo_dagster.engine.errors import DuplicateKey
+from velo_dagster.engine.refresh import exactly, groups
+from velo_dagster.engine.refresh.differences import computed
 from velo_dagster.engine.session import EmbeddedEngine
 
 SOURCES = """
@@ -70,6 +72,56 @@ def test_every_form_equals_a_full_reload(shop: Play):
         fresh = shop.reloaded()
         for name in tables:
             assert shop.rows(name) == fresh.rows(name), name
+
+
+JOINED = {
+    "matched": "SELECT o.id, u.city FROM orders o JOIN users u ON o.user_id = u.user_id",
+    "kept": "SELECT o.user_id, u.city FROM users u RIGHT JOIN orders o ON o.user_id = u.user_id WHERE o.amount > 0.15",
+    "crossed": "SELECT o.amount, x.city FROM orders o CROSS JOIN (SELECT MIN(city) AS city FROM towns) x",
+    "several": "SELECT o.id, t.city, o.amount + 0.0D AS a FROM orders o JOIN towns t ON t.id <= o.user_id",
+}
+TOWNS = "CREATE TABLE towns AS SELECT id, city FROM file://towns.csv WITH ('file.deleted' = 'remove');"
+
+
+@pytest.mark.parametrize(
+    ("few", "in_parts"),
+    [
+        (exactly.NOT_MANY, [[], ["kept"], ["crossed", "several"], ["kept"]]),
+        (0, [[], ["kept", "matched"], ["crossed", "several"], ["kept", "matched"]]),
+    ],
+    ids=["few rows", "many rows"],
+)
+def test_rows_go_and_come_by_what_changed_rows_give(
+    shop: Play, monkeypatch: pytest.MonkeyPatch, few: int, in_parts: list[list[str]]
+):
+    """Rows come in what is joined, change in what they are joined with, and go where others of the same row stay.
+
+    `in_parts`: by step, what is computed anew to be compared.
+    """
+    monkeypatch.setattr(exactly, "NOT_MANY", few)
+    asked: list[str] = []
+    monkeypatch.setattr(
+        groups, "computed", lambda work, frame: (asked.append(work.plan.name), computed(work, frame))[1]
+    )
+    shop.write("towns.csv", "id,city\n1,Rome\n1,Rome\n2,Bern\n")
+    shop.write("t.sql", SOURCES + TOWNS + "".join(f"CREATE TABLE {name} AS {of};" for name, of in JOINED.items()))
+    shop.loaded()
+    found = []
+    for step in (
+        lambda: shop.append("orders-1.csv", "4,1,0.20,2025-01-01T10:02:00\n4,1,0.20,2025-01-01T10:02:00\n"),
+        lambda: shop.append("users.csv", "1,Bonn\n"),
+        lambda: shop.write("towns.csv", "id,city\n1,Rome\n2,Bern\n2,Oslo\n"),
+        lambda: shop.append("users.csv", "1,Rome\n2,Rome\n1,Bonn\n"),
+    ):
+        step()
+        asked.clear()
+        reports = shop.loaded()
+        found.append(sorted(asked))
+        assert {reports[name].method for name in JOINED if reports[name].rows_changed} == {"groups"}
+        fresh = shop.reloaded()
+        for name in JOINED:
+            assert shop.rows(name) == fresh.rows(name), name
+    assert found == in_parts
 
 
 def test_what_changes_nothing_loads_nothing_downstream(shop: Play):

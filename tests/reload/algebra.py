@@ -14,7 +14,7 @@ from sqlglot.schema import MappingSchema
 
 from tests.reload.grammar import TABLES
 from velo_dagster.plan.blocks import ROW_MARK
-from velo_dagster.plan.deltas import Deltas, Parts
+from velo_dagster.plan.deltas import CHANGE, Deltas, Parts
 from velo_dagster.plan.whole import why_whole
 from velo_dagster.sql.dialect import Velo
 
@@ -81,6 +81,8 @@ class World:
                 f"CREATE OR REPLACE TABLE {name}_{version} AS SELECT *, {mark} FROM (SELECT {columns} "
                 f"FROM (VALUES {values}) c({', '.join(TABLES[name])}, nothing) WHERE NOT nothing)"
             )
+        both = " UNION ALL ".join(f"SELECT *, '{kind}' AS {CHANGE} FROM {name}_{kind}" for kind in ("gone", "came"))
+        self.connection.execute(f"CREATE OR REPLACE TABLE {name}_changed AS {both}")
 
     def ask(self, sql: str) -> Counter[tuple]:
         return Counter(self.connection.sql(sql).fetchall())
@@ -96,6 +98,15 @@ def updated(world: World, parts: Parts) -> Counter[tuple]:
     match = " AND ".join(f'r."{key}" IS NOT DISTINCT FROM t."{key}"' for key in parts.keys)
     kept = world.ask(f"SELECT r.* FROM ({for_duckdb(as_at(parts, 'old'))}) r ANTI JOIN touched t ON {match}")
     return kept + world.ask(f"SELECT r.* FROM ({for_duckdb(parts.rows)}) r SEMI JOIN touched t ON {match}")
+
+
+def by_rows(world: World, parts: Parts, name: str) -> tuple[Counter[tuple], Counter[tuple]]:
+    """The result before one input changed, with what its new rows give; and what its old rows give that are gone."""
+    both = world.ask(for_duckdb(parts.exact[name]))
+    gone, came = (
+        Counter({row[:-1]: count for row, count in both.items() if row[-1] == kind}) for kind in ("gone", "came")
+    )
+    return world.ask(for_duckdb(parts.rows.replace(f"{name}_new`", f"{name}_old`"))) + came, gone
 
 
 def check(statement: str, seeds: range) -> bool:
@@ -119,6 +130,9 @@ def check(statement: str, seeds: range) -> bool:
         shown = Counter(row[: len(unhidden(parts))] for row in asked.elements())
         assert shown == world.ask(for_duckdb(plain.sql("spark"))), f"data {seed}: the statement taken apart is another"
         assert updated(world, parts) == asked, f"data {seed}: parts\n{parts.touched}"
+        for name in parts.exact:
+            grown, gone = by_rows(world, parts, name)
+            assert grown == asked + gone, f"data {seed}: rows of {name}\n{parts.exact[name]}"
     return True
 
 

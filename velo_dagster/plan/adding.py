@@ -175,7 +175,7 @@ def only_adds(query: exp.Expr, view: str) -> bool:
     here = isinstance(first, exp.Table) and first.name == view
     for join in select.args.get("joins") or ():
         if isinstance(join.this, exp.Table) and join.this.name == view:
-            if join.side or join.kind in ("SEMI", "ANTI"):
+            if join.side in ("LEFT", "FULL") or join.kind in ("SEMI", "ANTI"):
                 return False
             here = True
         elif here and join.side in ("RIGHT", "FULL"):

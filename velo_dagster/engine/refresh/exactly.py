@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write_exactly(work: Work, both: DataFrame, keys: Sequence[str], rows_read: int) -> Write | None:
+def write_exactly(
+    work: Work, both: DataFrame, keys: Sequence[str], rows_read: int, *, nothing_gone: bool
+) -> Write | None:
     """`both`: what rows give that are gone, and that came. None if they are too many, or if rows that go can't be told
-    by their keys from others that stay."""
-    if work.plan.refresh.keys or not work.target.takes_few_rows():
+    by their keys from others that stay. `nothing_gone`: rows only came, so however many they are, they are added."""
+    if work.plan.refresh.keys:
         return None
-    rows = fetched(both, NOT_MANY)
+    rows = fetched(both, NOT_MANY) if work.target.takes_few_rows() else None
     if rows is None:
-        return None
+        return _added(work, both.drop(CHANGE), rows_read) if nothing_gone else None
     try:
         gone, came = _net(rows)
     except UnicodeDecodeError:
@@ -51,6 +53,13 @@ def write_exactly(work: Work, both: DataFrame, keys: Sequence[str], rows_read: i
         places=found[1] if work.target.needs_places(work.small) else None,
     )
     return Write("groups", REASON, few, rows_read)
+
+
+def _added(work: Work, rows: DataFrame, rows_read: int) -> Write:
+    def run() -> None:
+        rows.write.format("delta").mode("append").save(str(work.target.path))
+
+    return Write("groups", REASON, run, rows_read)
 
 
 def _net(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

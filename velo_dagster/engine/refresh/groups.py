@@ -82,7 +82,7 @@ def _in_parts(work: Work, apart: Apart, changes: dict[str, Changes]) -> Write:
     if len(changed) == 1:
         view, removed = apart.views[changed[0]], changes[changed[0]].removed
         write = None if removed else _added(work, apart, parts, view, stored, rows_read)
-        write = write or _or_why(lambda: _exactly(work, apart, parts, view, keys, rows_read))
+        write = write or _or_why(lambda: _exactly(work, apart, parts, view, keys, rows_read, nothing_gone=not removed))
         if write is not None:
             return write if isinstance(write, Write) else _whole(work, apart, write)
     _make_old_views(work, apart, changes)
@@ -127,12 +127,15 @@ def _or_why(compute: Callable[[], T]) -> T | str:
         return f"what changed could not be computed: {first_line(error)}"
 
 
-def _exactly(work: Work, apart: Apart, parts: Parts, view: str, keys: Sequence[str], rows_read: int) -> Write | None:
+def _exactly(
+    work: Work, apart: Apart, parts: Parts, view: str, keys: Sequence[str], rows_read: int, *, nothing_gone: bool
+) -> Write | None:
     """What changed rows of one input give goes and comes; None where more than that may have changed."""
     found = understood(work.spark, parts.exact[view]) if view in parts.exact else None
     if found is None:
         return None
-    return write_exactly(work, output(apart.named(found), work.plan.statement), keys, rows_read)
+    both = output(apart.named(found), work.plan.statement)
+    return write_exactly(work, both, keys, rows_read, nothing_gone=nothing_gone)
 
 
 def _added(
