@@ -6,6 +6,7 @@ none, or loads of everything that reads a table in which nothing changed.
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,16 @@ def test_a_sign_of_zero_is_a_change(tmp_path: Path, engine: EmbeddedEngine):
     play.append("r.csv", "a,2,-0.0\n")
     play.loaded()
     assert [str(value) for value in play.table("t").column("z").to_pylist()] == ["-0.0"]
+
+
+def test_few_rows_that_are_too_large_to_be_fetched_are_left_to_spark(play: Play):
+    play.write("velo.yaml", "engine:\n  spark.driver.maxResultSize: 1m\n")
+    chance = random.Random(1)
+    lines = ["".join(chance.choices("abcdefghij", k=1000)) for _ in range(3000)]
+    play.write("t.txt", "".join(f"{line}\n" for line in lines))
+    play.write("t.sql", "CREATE TABLE t AS SELECT DISTINCT value FROM file://t.txt;")
+    for count in (3000, 3001):
+        done = play.command("load", ".", "--warehouse", "warehouse")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert sum(play.rows("t").values()) == count
+        play.append("t.txt", "another\n")

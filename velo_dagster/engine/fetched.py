@@ -11,14 +11,21 @@ if TYPE_CHECKING:
 
 FEW = 10_000
 """So many rows are few."""
+TOO_LARGE = "spark.driver.maxResultSize"
+"""Named by Spark where rows are larger than what it hands over."""
 
 
 def fetched(frame: DataFrame, most: int = FEW) -> pa.Table | None:
-    """All rows of the frame, if there are at most so many and they can be carried; None otherwise. More than that are
-    not computed."""
+    """All rows of the frame, if there are at most so many and they can be carried: None if their types, or all of their
+    values together, can't be. More than that are not computed."""
     if not all(is_plain(one.dataType) for one in frame.schema):
         return None
-    found = frame.limit(most + 1).toArrow()
+    try:
+        found = frame.limit(most + 1).toArrow()
+    except Exception as error:
+        if TOO_LARGE in str(error):
+            return None
+        raise
     return found if found.num_rows <= most else None
 
 
