@@ -223,7 +223,9 @@ def test_a_table_is_made(spark, tmp_path: Path):
     tables = [Warehouse(str(tmp_path)).table(name) for name in ("here", "by_spark")]
     rows = spark.sql(SQL)
     first = FewRows(rows.toArrow(), whole=True, schema=rows.schema.json())
-    assert tables[0].takes_whole() and not tables[0].takes_few_rows()
+    assert tables[0].takes_whole(rows.schema.json()) and not tables[0].takes_few_rows()
+    moments = spark.sql("SELECT array(TIMESTAMP_NTZ'2024-01-31 10:00:00') AS t")
+    assert not tables[0].takes_whole(moments.schema.json()), "a table must say that it has such"
     made = tables[0].commit(spark, record(1, "a"), first)
     tables[1].commit(spark, record(1, "a"), lambda: rows.write.format("delta").save(str(tables[1].path)))
     assert (made.version, made.load, made.attempt, made.rows_changed) == (0, 1, "a", 5)

@@ -150,6 +150,11 @@ def takes_few_rows(path: Path, table: DeltaTable) -> bool:
     return _features(table) <= KNOWN_FEATURES and not table.metadata().partition_columns and can_link(path)
 
 
+def needs_feature(schema: str) -> bool:
+    """Whether a table with these columns, as Delta writes them, must name a feature that is not known here."""
+    return '"timestamp_ntz"' in schema
+
+
 def needs_places(path: Path, table: DeltaTable, above: int) -> bool:
     """Whether rows that go must be told by their places: the table has more bytes than that, so that looking for their
     values would take long, or it has deletion vectors."""

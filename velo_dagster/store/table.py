@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velo_dagster.errors import Terminal, Transient, VeloError
-from velo_dagster.store.few_rows import FewRows, can_link, needs_places, takes_few_rows
+from velo_dagster.store.few_rows import FewRows, can_link, needs_feature, needs_places, takes_few_rows
 from velo_dagster.store.leftovers import SETTING as DATA_FOLDER
 from velo_dagster.store.leftovers import announced
 from velo_dagster.store.log import held_files
@@ -259,10 +259,12 @@ class Table:
         table = self.opened()
         return table is not None and takes_few_rows(self.path, table)
 
-    def takes_whole(self) -> bool:
-        """Whether few rows can be committed without Spark in place of all that it holds, or as its first ones."""
+    def takes_whole(self, schema: str) -> bool:
+        """Whether few rows can be committed without Spark in place of all that it holds, or as its first ones, with
+        these columns."""
         table = self.opened()
-        return can_link(self.path) if table is None else takes_few_rows(self.path, table)
+        can = can_link(self.path) if table is None else takes_few_rows(self.path, table)
+        return can and not needs_feature(schema)
 
     def needs_places(self, above: int) -> bool:
         """Whether few rows that go from it must be told by their places, because it has more bytes than that."""

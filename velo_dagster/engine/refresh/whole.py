@@ -43,7 +43,7 @@ def _by_few(work: Work, rows: DataFrame, few: pa.Table, held: OpenTable, method:
         return write_nothing(work, method, 0)
     made = given(rows, few)
     check_unique(made, work.plan)
-    if not work.target.takes_few_rows():
+    if not work.target.takes_whole(rows.schema.json()):
         return replace_all(work, made, reason)
     schema = rows.schema.json() if moved else None
     return Write("full", reason, FewRows(few, whole=True, schema=schema, codec=work.codec))

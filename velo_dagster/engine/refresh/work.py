@@ -90,7 +90,7 @@ def replace_all(work: Work, frame: DataFrame, reason: str) -> Write:
     """Replace the table's rows and schema in one commit. Of little that is read, few rows may be made: then without
     Spark, which takes a second to write them."""
     little = size_of([one.table for one in work.inputs]).bytes < work.small
-    few = fetched(frame) if little and work.target.takes_whole() else None
+    few = fetched(frame) if little and work.target.takes_whole(frame.schema.json()) else None
     if few is not None:
         return Write("full", reason, FewRows(few, whole=True, schema=frame.schema.json(), codec=work.codec))
 
